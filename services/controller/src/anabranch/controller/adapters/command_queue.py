@@ -1,9 +1,8 @@
-"""The command queue and the notices, carried by FastStream.
+"""The command queue and the notices, over FastStream.
 
-One durable pull consumer per bucket, one command at a time in each (`max_ack_pending=1` keeps the
-order also across redeliveries and changes of owner), delivered as often as it takes. Only buckets
-that are owned are pulled from; a bucket that is lost is pulled from no more, and the command in
-hand comes to its end.
+Each bucket has one durable pull consumer and one command at a time: `max_ack_pending=1` keeps the
+order even across redeliveries and changes of owner. Deliveries are unlimited. A controller pulls
+only from owned buckets. When it loses a bucket, it stops pulling and finishes the command in hand.
 
     pulled ── handled ───────────────────────▶ acknowledged
       │ ▲        │ TryAgain: a second later
@@ -11,10 +10,10 @@ hand comes to its end.
       │          └ the tenth defect ─▶ parked ▶ acknowledged
       └─ the bucket was lost meanwhile: given back for its owner
 
-A command is acknowledged when its decision is durable and answered. Until then the server hears
-again and again that it is worked at; what nobody works at any more is delivered again soon: its
-owner died, or it arrived when a bucket that was just lost was pulled from no more. Defects are
-counted in memory, per bucket and command: a new owner counts anew.
+The controller acknowledges a command once the decision is durable and answered. Until then it
+reports progress to the server again and again. If the reports stop, because the owner died or the
+message arrived after the last pull from a lost bucket, the server soon delivers the command again.
+Defects are counted in memory, per bucket and command: a new owner starts at zero.
 """
 
 import asyncio
@@ -58,25 +57,29 @@ from anabranch.controller.domain.parking import (
 from anabranch.controller.ports import TryAgain
 
 ACK_WAIT_S = 5.0
-"""Until a command that nobody works at is delivered again; its bucket stands still meanwhile. As
-long as a lease: who takes over a dead owner's buckets finds what it had in hand."""
+"""The time without a progress report after which a command is delivered again; its bucket waits
+meanwhile. It equals the duration of a lease: when a controller takes over a dead owner's buckets,
+the commands in hand are delivered again.
+"""
 TELL_S = ACK_WAIT_S / 4
-"""Between two words that a command is worked at: two may be lost or late."""
+"""The period of progress reports: two may be lost or late."""
 IN_HAND_S_MAX = 30.0
-"""Longer than deciding one command can take, for every call in it has a shorter deadline: what is
-in hand for so long is worked at no more."""
+"""Longer than any decision can take, because every call in it has a shorter deadline. After this
+time the controller stops reporting progress.
+"""
 PULL_EXPIRES_S = 2.0
-"""Also how long a bucket may stand still after a connection broke unseen."""
+"""Also the time for which a bucket may stand still after a connection broke unnoticed."""
 TRY_AGAIN_S = 1.0
 AWAY = Backoff(first_s=2.0, longest_s=2.0)
-"""While a bucket's consumer is away: all buckets lose theirs at once, and ask again apart."""
+"""The pause while a bucket's consumer is away: all buckets lose it at once, and retry apart."""
 GRACE_S = 10.0
 
 Handle = Callable[[Envelope, int], Awaitable[None]]
-"""Handles a request, given the Unix time in ms at which the queue stored it, by the server's
-clock; raises TryAgain."""
+"""Handles a request. The second argument is the server's time, in Unix milliseconds, at which the
+queue stored the request. Raises TryAgain.
+"""
 Park = Callable[[ParkedCommand], Awaitable[None]]
-"""Puts a command aside, durably. Raises Unavailable."""
+"""Stores a parked command durably. Raises Unavailable."""
 
 _log = structlog.get_logger(__name__)
 
@@ -85,14 +88,14 @@ _log = structlog.get_logger(__name__)
 class _InHand:
     message: NatsMessage
     until_s: float
-    """When, by the monotonic clock, the server need not wait for it any more."""
+    """The monotonic time after which the controller reports no more progress."""
 
 
 class _Broker(NatsBroker):
-    """FastStream's broker on a connection of ours.
+    """FastStream's broker on a connection that this project opens.
 
-    A connection of its own would send credentials without TLS if the server offers none, and would
-    end its attempts to reconnect for ever at errors that pass, such as too many connections.
+    FastStream's own connection would send credentials without TLS if the server offers none. It
+    would also stop reconnecting for ever after temporary errors, such as too many connections.
     """
 
     def __init__(self, target: NatsTarget) -> None:
@@ -107,7 +110,7 @@ class _Broker(NatsBroker):
 
 
 class CommandQueue:
-    """The commands of the buckets that `own` names, and the connection for notices."""
+    """Handles the commands of the buckets given to `own`, and publishes notices."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class CommandQueue:
                 owned.clear()
 
     async def serve(self) -> None:
-        """Pull and handle until cancelled; `start` comes before."""
+        """Pull and handle until cancelled; call `start` first."""
         async with asyncio.TaskGroup() as group:
             for bucket in range(SHARD_COUNT):
                 pull = partial(self._pull, bucket)
@@ -163,8 +166,9 @@ class CommandQueue:
             group.create_task(keep)
 
     async def stop(self) -> None:
-        """Let the commands in hand come to their ends, within the grace, and disconnect; also while
-        the server is away."""
+        """Finish the commands in hand, within the grace time, and disconnect, even without a
+        server.
+        """
         self.own(())
         try:
             async with asyncio.timeout(GRACE_S):
@@ -179,13 +183,14 @@ class CommandQueue:
             with keeping_cancellation():
                 await self._broker.stop()
         except (nats.errors.Error, OSError, TimeoutError, RuntimeError) as error:
-            # RuntimeError: the transport breaks while it is drained, as in `close_nats`.
+            # The transport raises RuntimeError if it breaks while it is drained, as in
+            # `close_nats`.
             _log.info("the command queue was not drained: NATS is away", error=repr(error))
         if self._client is not None:
             await close_nats(self._client)
 
     async def publish(self, body: bytes, subject: str) -> None:
-        """Send a notice; whoever misses it asks instead."""
+        """Publish a notice, best effort; a caller that misses it queries the operation."""
         try:
             await self._broker.publish(body, subject)
         except (nats.errors.Error, OSError, TimeoutError) as error:
@@ -220,7 +225,7 @@ class CommandQueue:
                 self._empty_handed.set()
 
     async def _keep_in_hand(self) -> None:
-        """Have the server wait for the commands in hand."""
+        """Report progress on the commands in hand."""
         while True:
             await self._clock.sleep(TELL_S)
             for each in list(self._in_hand.values()):
@@ -228,7 +233,7 @@ class CommandQueue:
                     await _settle(each.message.in_progress())
 
     async def _next(self, bucket: int) -> NatsMessage | None:
-        """The bucket's next command; None if there was none for a while."""
+        """The bucket's next command; None if none came within the pull's time."""
         subscriber = self._subscribers[bucket]
         try:
             with keeping_cancellation():
@@ -236,7 +241,7 @@ class CommandQueue:
         except TimeoutError:
             return None
         except (nats.errors.Error, OSError) as error:
-            # The consumer or its stream is away: begin with a new subscription after a pause.
+            # The consumer or its stream is away: pause, then begin with a new subscription.
             _log.info("a bucket's commands cannot be pulled", bucket=bucket, error=repr(error))
             await self._clock.sleep(AWAY.delay_s(1, self._rng.random()))
             await _settle(subscriber.stop())
@@ -252,7 +257,7 @@ class CommandQueue:
             await _settle(message.nack(delay=TRY_AGAIN_S))
             return
         except Exception as defect:  # noqa: BLE001
-            # The edge: a defect in handling one command must not end the service for all.
+            # The service's edge: a defect in one command must not end the service for all callers.
             _log.exception("the handling of a command failed because of a defect", bucket=bucket)
             if not await self._set_aside(bucket, message, defect):
                 return
@@ -260,7 +265,7 @@ class CommandQueue:
         await _settle(message.ack())
 
     async def _set_aside(self, bucket: int, message: NatsMessage, defect: Exception) -> bool:
-        """Park a command that failed too often, else give it back; whether it was parked."""
+        """Park a command that failed too often, else give it back; returns whether it is parked."""
         raw = message.raw_message
         sequence = raw.metadata.sequence.stream
         defects = Defects.after(self._defects.get(bucket), sequence, self._clock.now_ms())
@@ -297,7 +302,11 @@ class CommandQueue:
 
 
 async def _settle(answer: Awaitable[None]) -> None:
-    """Tell the server what became of a message; untold, it is delivered again, and recognised."""
+    """Report a message's outcome to the server.
+
+    If the report is lost, the server delivers the command again, and the controller recognises its
+    id.
+    """
     try:
         with keeping_cancellation():
             await answer

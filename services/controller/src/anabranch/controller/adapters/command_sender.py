@@ -1,4 +1,4 @@
-"""`CommandSender` on JetStream: the same queue that callers use."""
+"""`CommandSender` over JetStream; it sends to the same queue as other callers."""
 
 from nats.aio.client import Client
 

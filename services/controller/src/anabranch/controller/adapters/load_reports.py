@@ -1,4 +1,4 @@
-"""Load reports over NATS: every controller hears all of them."""
+"""Load reports over NATS: every controller receives all of them."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from anabranch.common.contracts.subjects import load_report
 from anabranch.controller.metrics import ControllerMetrics
 
 WAITING_MAX = 64
-"""Reports; the NATS client drops what comes beyond, which receivers see by the sequence."""
+"""Reports; the NATS client drops further ones, which receivers notice by the sequence."""
 
 _log = structlog.get_logger(__name__)
 
 
 class LoadReportListener:
-    """Hands every report that makes sense to `learn`."""
+    """Passes every valid report to `learn`."""
 
     def __init__(
         self, client: Client, learn: Callable[[LoadReport], None], metrics: ControllerMetrics

@@ -1,6 +1,6 @@
-"""Asks the NATS server's monitoring port what JetStream's configuration is.
+"""Reads JetStream's configuration from the NATS server's monitoring port.
 
-One request of plain HTTP over the loopback address or a closed network, so it needs no library.
+It sends one plain HTTP request over the loopback address or a closed network, without a library.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ PORT = 8222
 async def jetstream_status(
     url: str, clock: Clock, *, budget_s: float = ASK_BUDGET_S
 ) -> Mapping[str, object]:
-    """JetStream's state and configuration as the server tells it. Raises MetadataNotSynced.
+    """JetStream's state and configuration, from the server. Raises MetadataNotSynced.
 
-    A server that only starts is asked again until the budget is used up.
+    The request is repeated until `budget_s` is used up, because the server may still be starting.
     """
     deadline = clock.monotonic() + budget_s
     while True:

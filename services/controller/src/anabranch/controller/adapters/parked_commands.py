@@ -1,7 +1,7 @@
 """Parked commands in a JetStream stream of their own: one subject, and one message, per command.
 
-A command that is parked again replaces what was parked of it. The body is the command's; its
-headers are those it came with, and ours about the parking.
+If a command is parked again, the new message replaces the old one. The body is the command's body;
+the headers are the command's headers, and additional ones about the parking.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from anabranch.controller.domain.parking import (
 
 CALL_S_MAX = 5.0
 PARKED_COUNT_MAX = 10_000
-"""When it is full, commands that should be parked stay in their queues."""
+"""When the stream is full, further commands stay in their queues instead of being parked."""
 MESSAGE_ID_HEADER = "Nats-Msg-Id"
 DELETE_FAILED_CODE = 10057
-"""The server's code for, among others, deleting what is not there."""
+"""The server's code for several failures, among them the deletion of a missing message."""
 
 
 async def create_parked_stream(client: Client) -> None:
-    """Create the stream where it is absent. Raises Unavailable."""
+    """Create the stream if it is absent. Raises Unavailable."""
     js = client.jetstream(timeout=CALL_S_MAX)
     with as_unavailable("create the stream", stream=subjects.PARKED_STREAM):
         try:
@@ -79,7 +79,7 @@ class JetStreamParkedCommands:
         if raw is None:
             return False
         command = _parked(raw)
-        # Two who redrive it at once publish it once; later, its command id is recognised.
+        # Concurrent redrives publish it once; later ones are recognised by the command's id.
         once = f"redrive-{command_id}-{raw.seq}"
         with as_unavailable("publish a parked command", command=command_id):
             await self._js.publish(
@@ -118,7 +118,7 @@ class JetStreamParkedCommands:
                 found = await self._next(raw.seq, subjects.PARKED_SUBJECTS)
                 if error.err_code != DELETE_FAILED_CODE or (found and found.seq == raw.seq):
                     raise
-                # Somebody else removed it, or it was parked again meanwhile.
+                # Another controller removed the message, or the command was parked again meanwhile.
 
 
 def _parked(raw: RawStreamMsg) -> ParkedCommand:

@@ -1,4 +1,4 @@
-"""Asks the other controllers, each by a subject of its own: for what none of them knows alone."""
+"""Sends a query to every other controller, on the subject of each."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Peers:
-    """`live` names the controllers that are alive; the one called `me` is not asked."""
+    """`live` names the live controllers; the query is not sent to the one called `me`."""
 
     def __init__(self, client: Client, live: Callable[[], Iterable[str]], me: str) -> None:
         self._client = client
@@ -26,9 +26,9 @@ class Peers:
     async def ask_peers(
         self, name: str, payload: bytes, timeout_s: float
     ) -> list[tuple[str, bytes]]:
-        """(controller id, encoded answer) of all who answered the query in time, by id.
+        """(controller id, encoded answer) of every controller that answered in time, by id.
 
-        Whoever does not is left out: it may have ended a moment ago.
+        A controller that does not answer is omitted: it may have ended a moment ago.
         """
         answers: dict[str, bytes] = {}
 

@@ -1,10 +1,10 @@
-"""Queries over NATS: bounded, several at a time, one answer each.
+"""Queries over NATS: bounded, several concurrently, one answer each.
 
-Queries that ask others before they answer (`slow`) wait in a queue of their own, so that a segment
-store that does not answer holds up nobody who asks what the controller knows by itself. A query
-that finds its queue full is answered `Overloaded` at once. Controllers share the subjects by a
-queue group; each has subjects of its own beside them, by which peers and clients ask it. An answer
-carries such a subject as its own reply subject, so that its reader knows whom it may ask again.
+Queries that wait for other services (`slow`) have a queue of their own. A segment store that does
+not answer therefore delays no query that the controller can answer by itself. If the queue is full,
+the query is answered with `Overloaded` at once. Controllers share the subjects by a queue group;
+each controller also has subjects of its own for peers and clients. An answer carries such a subject
+as its reply subject, so that the caller can send further queries to the same controller.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from anabranch.common.contracts.subjects import QUERY_GROUP, direct_query, query
 from anabranch.common.errors import Overloaded
 
 CONCURRENT_MAX = 128
-"""Of each of the two kinds; nearly all that are answered by what is known end without waiting."""
+"""Per queue; nearly all queries that need no other service are answered without waiting."""
 WAITING_MAX = 1024
 
 _Waiting = asyncio.Queue[tuple[str, Msg]]
@@ -32,9 +32,9 @@ _log = structlog.get_logger(__name__)
 
 
 class QueryServer:
-    """Answers the named requests by `answer(name, request)`; `slow` are some of them.
+    """Answers the named queries with `answer(name, request)`; `slow` is a subset of the names.
 
-    `controller_id` is what peers and clients ask it by.
+    Peers and clients address this controller by `controller_id`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class QueryServer:
         self._waiting_slow: _Waiting = asyncio.Queue(WAITING_MAX)
 
     async def serve(self) -> None:
-        """Answer until cancelled; what was taken by then stays unanswered."""
+        """Answer until cancelled; queries that were received by then stay unanswered."""
         subscriptions = []
         try:
             for name in self._names:
@@ -110,4 +110,4 @@ async def _unsubscribe(unsubscribe: Callable[[], Awaitable[None]]) -> None:
     try:
         await unsubscribe()
     except nats.errors.Error:
-        return  # the connection is closed, and the subscription with it
+        return  # the closed connection has ended the subscription

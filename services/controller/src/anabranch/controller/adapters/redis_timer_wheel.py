@@ -1,12 +1,12 @@
-"""`TransactionTimers` in Redis: one sorted set per bucket, the members by their deadlines.
+"""`TransactionTimers` in Redis: one sorted set per bucket, with members scored by deadline.
 
-Why a sorted set and not slots of time, as a wheel has them in a process: the server keeps the
-order anyway, at O(log n) per member; there is no cursor that could be lost with the server or
-pass over a slot; and moving a deadline, which a ping does, is one write wherever it lies.
+A sorted set replaces the time slots of an in-process timer wheel for three reasons. The server
+keeps the order anyway, at O(log n) per member. No cursor can be lost with the server or skip a
+slot. And a ping moves a deadline with one write, wherever the deadline lies.
 
-A set ends a day after it was last used. The scripts use commands of Redis 6.2 and believe nothing:
-a key of another type is deleted. What else somebody put into the set comes out when its score has
-passed, as a member that the caller does not know.
+A set expires a day after its last use. The scripts use commands of Redis 6.2 and trust no data: a
+key of another type is deleted. A foreign member of the set is returned when its score has passed,
+and the caller does not know it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from anabranch.common.errors import Unavailable
 IDLE_MAX = 4
 KEPT_MS = 24 * 3600 * 1000
 PART_COUNT_MAX = 1000
-"""Members in one call, so that no script holds up the server for long."""
+"""Members in one call, so that no script blocks the server for long."""
 _REMEDY = "check that Redis runs and is reachable; until then a sweep finds the deadlines"
 
 _BEGIN = """
@@ -53,7 +53,7 @@ end
 
 
 class RedisTimerWheel:
-    """Deadlines under `prefix`; nothing is sent before the first call. Raises InvalidSetting."""
+    """Deadlines under `prefix`; connects at the first call. Raises InvalidSetting."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RedisTimerWheel:
         self._kept_ms = kept_ms
 
     async def arm(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
-        """See `TransactionTimers.arm`. Each thousand has a call's time of its own."""
+        """See `TransactionTimers.arm`. Each batch of a thousand has a call deadline of its own."""
         for part in _parts(deadlines_ms):
             pairs = ((member, str(deadlines_ms[member])) for member in part)
             await self._call(_ARM, bucket, *(word for pair in pairs for word in pair))
@@ -89,7 +89,7 @@ class RedisTimerWheel:
         await self._scripts.close()
 
     def key(self, bucket: int) -> str:
-        """Where a bucket's deadlines are kept."""
+        """The key of a bucket's deadlines."""
         return f"{self._prefix}:timers:{{{bucket}}}"
 
     async def _call(self, script: str, bucket: int, *arguments: str) -> object:

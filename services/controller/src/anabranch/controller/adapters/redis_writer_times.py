@@ -1,9 +1,9 @@
 """`WriterTimes` in Redis: one hash per incarnation of a stream, a field per writer.
 
 A field holds ``<timestamp_ms>:<noted_ms>:<positions as JSON>``; `noted_ms` is the server's clock.
-The hash ends `mark_ms` after the last note, and a mark that is older counts as gone even before.
-The scripts use commands of Redis 6.2 and believe nothing: a key of another type is deleted, and
-what cannot be read, or comes from the future because the clock was set back, is no mark.
+The hash expires `mark_ms` after the last note, and an older mark counts as gone even before. The
+scripts use commands of Redis 6.2 and trust no data: a key of another type is deleted, and a field
+is no mark if it cannot be parsed, or if it lies in the future because the clock was set back.
 """
 
 import json
@@ -116,7 +116,7 @@ return answer
 
 
 class RedisWriterTimes:
-    """Marks under `prefix`; nothing is sent before the first call. Raises InvalidSetting."""
+    """Marks under `prefix`; connects at the first call. Raises InvalidSetting."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class RedisWriterTimes:
         await self._scripts.close()
 
     def key(self, stream: StreamRef, incarnation: int) -> str:
-        """Where a stream's marks are kept."""
+        """The key of a stream's marks."""
         return f"{self._prefix}:marks:{{{stream}/{incarnation}}}"
 
     async def _call(self, script: str, key: str, *arguments: str) -> object:
@@ -192,7 +192,7 @@ def _encoded(positions: StreamCut) -> str:
 
 
 def _mark(writer_id: str, value: str) -> WriterMark | None:
-    """None: somebody else wrote that."""
+    """The mark; None if the value has another format."""
     timestamp_ms, noted_ms, positions = value.split(":", 2)
     try:
         rows: Sequence[tuple[int, int]] = json.loads(positions)

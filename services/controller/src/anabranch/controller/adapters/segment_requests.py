@@ -116,7 +116,7 @@ class NatsSegmentStores:
 
 
 def _decoded(data: bytes, request_id: int) -> Message:
-    """The one message in `data`. Raises BadPacket, or the error that the store answered with."""
+    """The one message in `data`. Raises BadPacket, or the error in the store's answer."""
     packets = list(PacketParser().feed(data))
     if len(packets) != 1 or packets[0].request_id != request_id:
         raise BadPacket("a segment store's reply is not one packet that answers the request")

@@ -1,1 +1,1 @@
-"""Nodes, placements and the constants of the cluster."""
+"""The controller's part in the cluster: members, leader, placements, buckets, constants."""

@@ -1,11 +1,11 @@
 """Assigns containers and balances them over the stores, on the controller that leads.
 
-Compares states, never reacts to single changes: whenever something changed, and every second, what
-`domain/placement.py` says is performed. Every write is a compare-and-set on the placement that it
-was decided upon, so what was decided on old knowledge, by this controller or by another one that
-still takes itself for the leader, does nothing.
+The balancer compares states and does not react to single changes: after every change, and every
+second, it performs the plan of `domain/placement.py`. Every write is a compare-and-set on the
+placement that the plan used. A decision on outdated knowledge therefore does nothing, even from
+another controller that still believes that it leads.
 
-Owns: since when the set of live stores has been what it is.
+Owns: the set of live stores, and the time of its last change.
 """
 
 import asyncio
@@ -52,7 +52,9 @@ class Lead(Protocol):
 
 
 class Balancer:
-    """`settle_s`: for how long the live stores must have been the same before one is moved."""
+    """Performs assignments. Before it moves a container off a live store, the set of live stores
+    must be unchanged for `settle_s`.
+    """
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class Balancer:
                 await self._perform(action)
 
     def _settled(self) -> bool:
-        """Whether the live stores have been the same for long enough, and nothing is in doubt."""
+        """Whether the live stores are unchanged for `settle_s`, and none is in doubt."""
         now_s = self._clock.monotonic()
         live = frozenset(name for name, store in self._members.stores().items() if store.live)
         in_doubt = self._members.hold is not None or any(
@@ -150,7 +152,7 @@ class Balancer:
         )
 
     async def _change(self, action: Assignment, change: Callable[[Placement], Placement]) -> None:
-        """Change the placement if it still is what the action was decided upon."""
+        """Change the placement, unless it has changed since the decision."""
         container = action.container
         decided_upon = self._placements.placements[container]
         stored = await self._objects.get(placement_key(container))

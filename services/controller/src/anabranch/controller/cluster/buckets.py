@@ -1,20 +1,20 @@
-"""Which of the buckets this controller owns: whose commands it pulls and whose workflows it runs.
+"""The buckets that this controller owns, whose commands it pulls and whose workflows it runs.
 
     LEASES ── no answer for as long as a lease lasts ──▶ RENDEZVOUS
        ▲                                                     │
        └───────────────────── an answer ─────────────────────┘
 
-Owns: what this controller believes to own, and until when. Every round reads the leases, lets go
-and takes what `domain.buckets.plan` says, and renews the rest. A lease is believed in for its time
-less a margin, counted by the monotonic clock from before it was asked for; so even a controller
-that hears nothing any more stops before the server lets somebody else begin. Without leases, or
-while their server is silent, owners are found by rendezvous over the live controllers, so that
-work goes on.
+Owns: the buckets that this controller believes to own, and the ends of their leases. Every round
+reads the leases, releases and takes buckets as `domain.buckets.plan` decides, and renews the rest.
+The controller trusts a lease for its duration less a margin, by the monotonic clock, counted from
+before the request. Even a controller that is cut off therefore stops before the server lets another
+one begin. Without leases, or while their server is silent, rendezvous hashing over the live
+controllers determines the owners, so that work continues.
 
-Ownership saves work and protects nothing. Two controllers may own a bucket for a moment (their
-views of who lives differ, the server forgot, a process was paused) and nothing breaks: everything
-an owner does ends in a compare-and-set on an aggregate's subject, and requests to segment stores
-carry stamps of which the older one is refused.
+Ownership avoids duplicate work; safety does not depend on it. Two controllers may own a bucket for
+a moment, if their views of the live controllers differ, the server lost its data, or a process was
+paused. Nothing breaks: every action of an owner ends in a compare-and-set on an aggregate's
+subject, and a request to a segment store carries a stamp; the store refuses the older one.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,31 +33,31 @@ from anabranch.controller.domain.buckets import Plan, plan, rendezvous
 LEASE_S = 5.0
 RENEW_S = 1.5
 MARGIN_S = 1.0
-"""Longer than clocks drift and a reply travels within a lease's time."""
+"""More than clocks drift and a reply travels within the duration of a lease."""
 UNSETTLED_S = 0.5
-"""The pause while buckets are on the move."""
+"""The pause while buckets move."""
 UNCLAIMED_S = LEASE_S
-"""The first controller that sees a bucket free for so long takes it, beyond its share."""
+"""The first controller that sees a bucket free for so long takes it, even beyond its share."""
 KEPT_S = 60.0
-"""How long nothing is let go after something that was let go found no taker."""
+"""After a released bucket found no taker, the time in which this controller releases none."""
 
 LiveControllers = Callable[[], frozenset[str]]
-"""The ids of the controllers that live, this one included."""
+"""The ids of the live controllers, including this one."""
 OwnershipListener = Callable[[frozenset[int], frozenset[int]], None]
-"""Told (taken, lost); must not wait."""
+"""Takes (taken, lost); must not wait."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Who this controller is, and who else there is."""
+    """This controller's id, and the live controllers."""
 
     me: str
     live: LiveControllers
 
     def everyone(self) -> frozenset[str]:
-        """Who lives; whoever asks does."""
+        """The live controllers; this controller always counts as live."""
         return self.live() | {self.me}
 
 
@@ -66,7 +66,7 @@ def _nobody(_taken: frozenset[int], _lost: frozenset[int]) -> None:
 
 
 class Buckets:
-    """The buckets of this controller, out of `count`. `leases` None: by rendezvous alone."""
+    """This controller's buckets, out of `count`. Without `leases`, rendezvous alone decides."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Buckets:
         self._heard_s = clock.monotonic()
         self._stopped = False
         self.by_rendezvous = leases is None
-        """Whether owners are found without leases now."""
+        """Whether rendezvous instead of leases determines the owners now."""
         self.taken_count = 0
         self.lost_count = 0
 
@@ -112,18 +112,21 @@ class Buckets:
         return self.owns(bucket_of(subject, shard_of_subject(subject), len(self._all)))
 
     def owns_shard(self, shard: int) -> bool:
-        """Whether this controller handles the shard's commands, and the timers and slots of its
-        transactions. Their owner is the owner of the shard's first bucket."""
+        """Whether this controller handles the shard's commands and its transactions' timers and
+        slots.
+
+        The owner of the shard's first bucket does.
+        """
         assert shard < SHARD_COUNT
         return self.owns(shard)
 
     @property
     def owned_shards(self) -> frozenset[int]:
-        """The shards that `owns_shard` is true of now."""
+        """The shards for which `owns_shard` is true now."""
         return frozenset(bucket for bucket in self.owned if bucket < SHARD_COUNT)
 
     def owners(self) -> Mapping[int, str]:
-        """Who owns which bucket, as this controller saw it last; free ones are missing."""
+        """The owner of each bucket, as last seen by this controller; free buckets are missing."""
         if self.by_rendezvous:
             everyone = self._neighbourhood.everyone()
             return {bucket: rendezvous(bucket, everyone) for bucket in self._all}
@@ -134,8 +137,8 @@ class Buckets:
     ) -> None:
         """Keep the share of buckets until cancelled or stopped.
 
-        `on_change` hears of every change. `report` hears after a round why owners are not found
-        as they should be, "" if they are.
+        `on_change` is called on every change. After a round, `report` takes the reason why leases
+        do not determine the owners, or "" if they do.
         """
         self._on_change, self._report = on_change, report
         if self._leases is None:
@@ -146,7 +149,7 @@ class Buckets:
             await self._clock.sleep(await self.round())
 
     async def round(self) -> float:
-        """Look, take, renew and let go once; returns the pause until the next round, in seconds."""
+        """Read, take, renew and release once; returns the seconds until the next round."""
         if self._stopped:
             return RENEW_S
         if self._leases is None:
@@ -161,12 +164,12 @@ class Buckets:
         return RENEW_S if is_settled else UNSETTLED_S
 
     def withdraw(self) -> None:
-        """Own nothing any more; `release` then tells the others."""
+        """Own no buckets from now on; call `release` afterwards to free the leases."""
         self._stopped = True
         self._own(frozenset())
 
     async def release(self) -> None:
-        """Let the leases go at once instead of letting them run out, and close the connection."""
+        """Release the leases at once instead of letting them expire, and close the connection."""
         if self._leases is None:
             return
         try:
@@ -178,13 +181,13 @@ class Buckets:
     # --- with leases --------------------------------------------------------------------------
 
     async def _follow(self, leases: Leases) -> bool:
-        """One round with the leases' server; whether nothing is on the move. Raises Unavailable."""
+        """One round with the lease server; returns whether no bucket moves. Raises Unavailable."""
         me = self._neighbourhood.me
         found = await leases.read()
         if self._stopped:
             return True
         self._hear(found)
-        # What this controller has and the server forgot is still its own: it is only taken again.
+        # If the server lost a lease of this controller, the controller takes that bucket again.
         held_by = dict.fromkeys(self.owned, me) | {
             bucket: found[bucket].owner for bucket in self._all if bucket in found
         }
@@ -205,7 +208,7 @@ class Buckets:
         return move.is_empty and len(held_by) == len(self._all)
 
     def _next_move(self, held_by: Mapping[int, str]) -> Plan:
-        """What the plan says, less what has to wait for others."""
+        """The plan, without the steps that must wait for other controllers."""
         now_s = self._clock.monotonic()
         unclaimed = self._unclaimed(held_by)
         move = plan(
@@ -223,15 +226,16 @@ class Buckets:
         )
 
     def _hear(self, found: Mapping[int, Lease]) -> None:
-        """The server answered; what it says may be less than what it once knew."""
+        """Note an answer of the server, which may have lost leases."""
         self._heard_s = self._clock.monotonic()
         if self.by_rendezvous:
             _log.info("the lease server answers again", held=len(found))
             self.by_rendezvous = False
-            # What was owned by rendezvous goes on until this round's leases are there.
+            # Ownership by rendezvous continues until this round has taken leases.
             self._until_s = dict.fromkeys(self._owned, self._heard_s + LEASE_S - MARGIN_S)
         if self.owned - found.keys():
-            # It forgot: the others' buckets look free until each of them has had its round.
+            # The server lost leases: others' buckets look free until each controller has had a
+            # round.
             self._wait_until_s = self._heard_s + 2 * RENEW_S
 
     def _unclaimed(self, held_by: Mapping[int, str]) -> frozenset[int]:
@@ -244,7 +248,7 @@ class Buckets:
     # --- without ------------------------------------------------------------------------------
 
     def _go_without(self, error: Unavailable) -> None:
-        """The server is silent: believe in leases for their time, then find owners without it."""
+        """The server is silent: trust the leases until they expire, then use rendezvous."""
         if self._stopped:
             return
         if self._clock.monotonic() - self._heard_s < LEASE_S:

@@ -1,4 +1,4 @@
-"""The numbers that shape a cluster, written at its first start."""
+"""The numbers that define a cluster, written at its first start."""
 
 from anabranch.common.contracts.cluster import CONSTANTS_KEY, ClusterConstants
 from anabranch.common.errors import InvalidSetting, ObjectExists, Unavailable
@@ -11,8 +11,8 @@ async def settle_constants(
 ) -> ClusterConstants:
     """Write the constants if there are none, else require the same ones; returns the stored ones.
 
-    `bucket_count` None: take the stored number, at the first start one for each shard. Raises
-    InvalidSetting when the cluster was started with other numbers.
+    If `bucket_count` is None, the stored number applies; at the first start, it is one per shard.
+    Raises InvalidSetting if the cluster was created with other numbers.
     """
     wanted = ClusterConstants(
         shards=SHARD_COUNT, buckets=bucket_count or SHARD_COUNT, containers=container_count

@@ -1,16 +1,16 @@
-"""Notices that a shard ends before what was already read from it.
+"""Notices that a shard ends before a message that controllers have already read.
 
-That happens when the NATS server's data was replaced by an older copy, or when the server cut a
-damaged end off a stream as it started. What was decided since is gone, but segment stores and
-clients have acted on it; to go on as if nothing had happened would decide the same things
-differently under the same revisions. So the service stops, by name.
+This happens if the NATS server's data was replaced by an older copy, or if the server cut a damaged
+end off a stream when it started. The later decisions are lost, but segment stores and clients have
+acted on them. A controller that continued would decide the same things differently under the same
+revisions. It therefore stops with a named error.
 
-Within its life a controller compares with what it has folded itself (the event store's `follow`).
-Beyond it, all controllers keep the highest sequences that any of them has folded in the KV bucket
-`ana_cluster`, and compare at their start and once a minute. They are read before the heads, which
-only grow; a record above a head is therefore never a matter of order. An older copy of *all* the
-server's data brings an older record with it and is noticed by a controller that went on running,
-or not at all.
+While it runs, a controller compares the shard with the messages that it has folded (the event
+store's `follow`). Across restarts, all controllers keep the highest sequences that any of them has
+folded in the KV bucket `ana_cluster`; they compare at start and once a minute. They read this
+record before the heads, which only grow, so a race cannot make a record exceed a head. An older
+copy of *all* the server's data contains an older record; only a controller that kept running
+notices it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 def require_not_rewound(recorded: Sequence[int], heads: Sequence[int]) -> None:
-    """Both by shard. Raises StreamRewound, naming the first shard that ends too early."""
+    """Raises StreamRewound for the first shard that ends too early; both sequences are by shard."""
     for shard, (read, newest) in enumerate(zip(recorded, heads, strict=True)):
         if newest < read:
             raise StreamRewound(
@@ -46,7 +46,7 @@ def require_not_rewound(recorded: Sequence[int], heads: Sequence[int]) -> None:
 
 
 class HeadWatch:
-    """See the module. `last_sequence(shard)` asks the event store, `reached` the own mirror."""
+    """Compares heads. `last_sequence(shard)` asks the event store, `reached` the mirror."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HeadWatch:
     async def check(self, *, accept: bool = False) -> None:
         """Compare the record with the event store. Raises StreamRewound, Unavailable.
 
-        `accept`: what is missing is known to be lost, so the record is set to what there is.
+        If `accept`, the missing messages are known to be lost, and the record is set to the heads.
         """
         stored, recorded = await self._recorded()
         heads = [await self._last_sequence(shard) for shard in range(SHARD_COUNT)]
@@ -86,7 +86,7 @@ class HeadWatch:
                 _log.info("cannot record the heads of the shards", error=str(error))
 
     async def record(self) -> None:
-        """Note what the own mirror has reached. Raises Unavailable, OutcomeUnknown."""
+        """Record the sequences that the mirror has reached. Raises Unavailable, OutcomeUnknown."""
         stored, recorded = await self._recorded()
         highest = [max(pair) for pair in zip(recorded, self._reached(), strict=True)]
         if highest != list(recorded):
@@ -106,4 +106,4 @@ class HeadWatch:
             else:
                 await self._objects.update(HEADS_KEY, value, stored.revision)
         except (ObjectExists, RevisionConflict):
-            return  # another controller recorded at the same time; the next round sees it
+            return  # another controller recorded concurrently; the next round records the rest

@@ -1,7 +1,7 @@
-"""Keeps one controller leading: follows the leader's record, and takes it when nobody leads.
+"""Keeps one controller leading: follows the leader's record, and takes it if its session is over.
 
-Owns: the record as the watch has shown it. `domain/leadership.py` decides, and says why two leaders
-for a moment do no harm.
+Owns: the record as last seen by the watch. `domain/leadership.py` decides; it explains why two
+leaders at once for a moment do no harm.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Leadership:
-    """Whether this controller leads, and who does if it does not."""
+    """Whether this controller leads, and the current leader."""
 
     def __init__(
         self, cluster: ObjectStore, controllers: ObjectStore, members: Membership, clock: Clock
@@ -60,24 +60,24 @@ class Leadership:
 
     @property
     def leader(self) -> LeaderRecord | None:
-        """Who leads, as far as is known; None if its session is over."""
+        """The leader as far as known; None if its session is over."""
         found = self._found
         return found if found is not None and not self._seems_over(found) else None
 
     @property
     def leading(self) -> bool:
-        """Whether this controller leads. Not while it does not see its own beats."""
+        """Whether this controller leads. False while it does not see its own beats."""
         me, found = self._members.me, self._found
         if found is None or not self._members.seeing:
             return False
         return (found.controller_id, found.session) == (me.controller_id, me.session)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called when the leader's record changed."""
+        """Call `listener` whenever the leader's record changes."""
         self._listeners.append(listener)
 
     async def serve(self) -> None:
-        """Follow and take until cancelled."""
+        """Follow the record, and take it when needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._decide())
@@ -100,7 +100,7 @@ class Leadership:
         try:
             self._found = leader_from_bytes(found.value) if found.value else None
         except Corrupt as error:
-            # A damaged record is replaced; one of a newer release is not this one's to replace.
+            # A damaged record is replaced; a record of a newer release must not be.
             self._too_new = isinstance(error, FormatTooNew)
             _log.error("the leader's record cannot be read", error=str(error), remedy=error.remedy)
             self._found = None
@@ -120,7 +120,8 @@ class Leadership:
                 async with asyncio.timeout(CALL_S_MAX):
                     await self._step()
             except (TimeoutError, *_NOT_TAKEN) as error:
-                # Somebody else was faster, or it is not known yet who was: the watch will show it.
+                # Another controller was faster, or the outcome is unknown: the watch will show the
+                # winner.
                 _log.info("cannot change the leader's record", why=repr(error))
             try:
                 async with asyncio.timeout(LOOK_S):
@@ -161,9 +162,10 @@ class Leadership:
         return not standing.live or standing.seen.session != found.session
 
     async def _is_there(self, found: LeaderRecord) -> bool:
-        """Whether the record says that the leader lives although the watch has not shown it yet.
+        """Whether the leader's record of itself shows that it lives, although the watch lags
+        behind.
 
-        A leader that was seen and fell silent is not asked for again: that is concluded.
+        If the leader was seen and judged dead, the verdict stands and its record is not read again.
         """
         standing = self._members.standing(Kind.CONTROLLER, found.controller_id)
         if standing is not None and not standing.live:

@@ -1,8 +1,8 @@
-"""Who is in the cluster: this controller announces itself, and watches everybody's records.
+"""The members of the cluster: this controller announces itself, and watches all members' records.
 
-Owns: the records as the watches of two buckets have shown them, and the verdicts on them
-(`domain/liveness.py` has the rules). Several times a second it reads the records of whoever has
-been silent for too long and concludes; whoever wants to know is called back when something changed.
+Owns: the records as last seen by the watches of two buckets, and the verdicts on the members
+(`domain/liveness.py` has the rules). Several times a second, it reads the records of members that
+have been silent for too long and concludes. Listeners are called after changes.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MemberRecords:
-    """Where the members' records are."""
+    """The buckets of the members' records."""
 
     controllers: ObjectStore
     nodes: ObjectStore
@@ -77,7 +77,7 @@ class Membership:
         self._listed = dict.fromkeys(Kind, False)
         self._listeners: list[Callable[[], None]] = []
         self.store_clock = StoreClock()
-        """What this controller's own beats tell of the event store's clock."""
+        """The event store's clock, as this controller's own beats show it."""
         self._beats = Beats(
             records.controllers,
             me.controller_id,
@@ -88,7 +88,7 @@ class Membership:
             store_clock=self.store_clock,
         )
 
-    # --- what is known ------------------------------------------------------------------------
+    # --- the present view -------------------------------------------------------------------------
 
     @property
     def me(self) -> ControllerRecord:
@@ -97,7 +97,7 @@ class Membership:
 
     @property
     def complete(self) -> bool:
-        """Whether every record was seen."""
+        """Whether every stored record has been seen."""
         return all(self._listed.values())
 
     @property
@@ -111,34 +111,34 @@ class Membership:
 
     @property
     def seeing(self) -> bool:
-        """Whether this controller sees its own beats, and so may believe what it sees."""
+        """Whether this controller sees its own beats, so that it may trust its view."""
         return not self._liveness.blind(self._now())
 
     @property
     def unseen_s(self) -> float:
-        """For how long this controller has not seen a beat of its own; 0 before the first."""
+        """The time since this controller last saw its own beat; 0 before the first."""
         return self._liveness.unseen_s(self._now())
 
     @property
     def hold(self) -> Hold | None:
-        """Why nothing is concluded and moved at the moment."""
+        """The reason why no member is judged and no container is moved now, if any."""
         return self._liveness.hold(self._now())
 
     def live_controllers(self) -> frozenset[str]:
-        """The ids of the controllers that are alive as far as is known; always this one's too.
+        """The ids of the controllers that are alive as far as known, always including this one.
 
-        While this controller is blind, those that were when it last saw.
+        While this controller is blind, its last view applies.
         """
         live = {name for name, found in self._liveness.of_kind(Kind.CONTROLLER) if found.live}
         return frozenset(live | {self._me.controller_id})
 
     def stores(self) -> Mapping[str, StoreView]:
-        """The stores as placement sees them."""
+        """The live and dead stores, as placement sees them."""
         return {name: StoreView(found.live) for name, found in self._liveness.of_kind(Kind.STORE)}
 
     @property
     def down_since(self) -> Mapping[str, int]:
-        """Dead stores by node id, and since when, in Unix milliseconds."""
+        """The dead stores by node id, and since when they are dead; Unix milliseconds."""
         stores = self._liveness.of_kind(Kind.STORE)
         return {name: found.since_ms for name, found in stores if not found.live}
 
@@ -150,12 +150,12 @@ class Membership:
         return self._liveness.of_kind(kind)
 
     def require_complete(self) -> None:
-        """Raises Unavailable until every record was seen."""
+        """Raises Unavailable until every stored record has been seen."""
         if not self.complete:
             raise Unavailable("the controller has not seen all members of the cluster yet")
 
     def confirm(self, members: Collection[str]) -> Collection[Member]:
-        """These, or with none given all that are held, are gone indeed: those that were held."""
+        """Confirm the loss of these members of a hold, or of all if none is given; returns them."""
         hold = self.hold
         held = hold.missing if hold is not None else frozenset()
         named = [member for member in held if not members or member.member_id in members]
@@ -166,16 +166,16 @@ class Membership:
             )
         return confirmed
 
-    # --- what keeps it so ---------------------------------------------------------------------
+    # --- maintaining it ---------------------------------------------------------------------------
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called whenever a verdict, a hold or a record's session changed."""
+        """Call `listener` whenever a verdict, a hold or a record's session changes."""
         self._listeners.append(listener)
 
     async def serve(self) -> None:
         """Announce, watch and conclude until cancelled.
 
-        Raises ProcessReplaced when another controller has started under this one's id.
+        Raises ProcessReplaced if another controller has started with this one's id.
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._beats.run())
@@ -184,10 +184,11 @@ class Membership:
             group.create_task(self._conclude())
 
     async def forget(self, silent_s: float) -> None:
-        """Delete the records of controllers that have been dead, and silent, for so long.
+        """Delete the records of controllers that have been dead and silent for so long.
 
-        For the leader: ids that are drawn at every start must not add up for ever. Raises Retry,
-        Unknown, RevisionConflict (it came back).
+        The leader calls this, because controllers may draw new ids at every start, and their
+        records must not accumulate. Raises Retry, Unknown, RevisionConflict (the controller came
+        back).
         """
         now_s = self._clock.monotonic()
         for name, found in list(self.standings(Kind.CONTROLLER)):
@@ -196,7 +197,7 @@ class Membership:
                 _log.info("removed the record of a controller that is long gone", controller=name)
 
     async def leave(self) -> None:
-        """Take the record away; once `serve` has ended in order."""
+        """Delete this controller's record, after `serve` has ended in order."""
         await self._beats.end(None)
 
     async def _watch(self, kind: Kind, learn: Callable[[StoredObject], Sighting | None]) -> None:
@@ -229,7 +230,7 @@ class Membership:
             self._tell()
 
     def _learn_controller(self, found: StoredObject) -> Sighting | None:
-        # What is gone or unreadable must not be trusted any more.
+        # A deleted or unreadable record must not be trusted any more.
         self._controllers.pop(found.key, None)
         if not found.value:
             return None
@@ -264,7 +265,7 @@ class Membership:
             await self._clock.sleep(TICK_S)
 
     async def _compare(self, member: Member) -> bool:
-        """Read a silent member's record; False if that failed."""
+        """Read a silent member's record; returns False if that failed."""
         try:
             async with asyncio.timeout(READ_S_MAX):
                 found = await self._records.of(member.kind).get(member.member_id)
@@ -298,7 +299,7 @@ def _learned(
 
 
 def _outline(standing: Standing | None) -> tuple[str, str] | None:
-    """What others want to know of a member: not every beat."""
+    """The parts of a standing whose changes concern listeners; beats do not."""
     return (standing.verdict.value, standing.seen.session) if standing is not None else None
 
 

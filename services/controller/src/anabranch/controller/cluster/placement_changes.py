@@ -1,7 +1,7 @@
-"""Changes of placements that operators ask for: read, decide, compare-and-set, by any controller.
+"""Changes of placements that operators request: read, decide, compare-and-set, on any controller.
 
-Owns nothing. What a controller knows of the nodes may be a moment old; that is enough, because a
-node that is gone by now is no worse than one that goes a moment later.
+Owns nothing. A controller's view of the nodes may be outdated. This does no harm, because a node
+that is gone already is no worse than a node that goes a moment later.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PlacementChanges:
-    """Moves, abandons, enables and unpins containers. Every call may be repeated."""
+    """Moves, abandons, enables and unpins containers. Every call is idempotent."""
 
     def __init__(
         self, objects: ObjectStore, known: Placements, container_count: int, clock: Clock
@@ -46,7 +46,7 @@ class PlacementChanges:
         self._clock = clock
 
     async def perform(self, change: PlacementChange) -> ContainerDescription:
-        """The container as it is placed now.
+        """Perform the change; returns the container's placement afterwards.
 
         Raises NodeNotFound, Conflict, InvalidRequest, Unavailable, OutcomeUnknown.
         """

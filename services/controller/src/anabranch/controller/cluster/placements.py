@@ -1,6 +1,6 @@
-"""The local copy of the placements, and what it says to whoever looks for a segment's store.
+"""The local copy of the placements, and the location of a segment's store.
 
-Owns: what the watch of the bucket has shown so far.
+Owns: the placements as last seen by the watch of their bucket.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +25,11 @@ _log = structlog.get_logger(__name__)
 
 
 class KnownStores(Protocol):
-    """What is known of the segment stores."""
+    """A view of the segment stores."""
 
     @property
     def complete(self) -> bool:
-        """Whether all of them were seen."""
+        """Whether every stored record has been seen."""
         ...
 
     @property
@@ -37,12 +37,12 @@ class KnownStores(Protocol):
 
     @property
     def down_since(self) -> Mapping[str, int]:
-        """Dead ones, and since when; Unix milliseconds."""
+        """The dead stores by node id, and since when they are dead; Unix milliseconds."""
         ...
 
 
 class Placements:
-    """Where containers are, as far as known here."""
+    """The placements as far as this controller knows."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class Placements:
 
     @property
     def complete(self) -> bool:
-        """Whether every placement was seen."""
+        """Whether every stored placement has been seen."""
         return self._listed
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called when a placement changed."""
+        """Call `listener` whenever a placement changes."""
         self._listeners.append(listener)
 
     async def serve(self) -> None:
-        """Watch until cancelled."""
+        """Watch the placements until cancelled."""
         await self._watch()
 
     def locate(self, segments: Iterable[str]) -> tuple[SegmentLocation, ...]:
-        """Who serves the segments, in the order asked. Raises InvalidName."""
+        """The store of each segment, in the given order. Raises InvalidName."""
         return tuple(self._locate(segment) for segment in segments)
 
     def _locate(self, segment: str) -> SegmentLocation:
@@ -107,7 +107,7 @@ class Placements:
         )
 
     def list_containers(self) -> tuple[ContainerDescription, ...]:
-        """Every container, by number. Raises Unavailable until all placements were seen."""
+        """Every container, by number. Raises Unavailable until all records have been seen."""
         if not self._listed or not self._stores.complete:
             raise Unavailable("the controller has not seen all placements yet")
         return describe(
@@ -115,7 +115,7 @@ class Placements:
         )
 
     def describe_placed(self, placement: Placement) -> ContainerDescription:
-        """The container as it was just placed."""
+        """The description of a container with this placement."""
         return describe_one(
             placement.container, placement, self._stores.nodes, self._stores.down_since
         )
@@ -138,7 +138,7 @@ class Placements:
     def _learn(self, found: StoredObject) -> None:
         if not found.key.isdecimal():
             return
-        # What is gone or unreadable must not be trusted any more.
+        # A deleted or unreadable placement must not be trusted any more.
         container = int(found.key)
         self._placements.pop(container, None)
         if found.value:

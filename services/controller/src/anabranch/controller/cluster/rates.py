@@ -1,4 +1,4 @@
-"""How fast segments are written: the load reports of the stores that serve them."""
+"""The write rates of segments, from the load reports of the stores that serve them."""
 
 from anabranch.common.contracts.queries import SegmentRate
 from anabranch.common.model.cluster import PlacementState
@@ -9,7 +9,7 @@ from anabranch.controller.projections.load_reports import LoadReports
 
 
 class Rates:
-    """Answers for segments by name."""
+    """Answers with the rates of segments by name."""
 
     def __init__(self, placements: Placements, reports: LoadReports, container_count: int) -> None:
         self._placements = placements
@@ -17,7 +17,7 @@ class Rates:
         self._container_count = container_count
 
     def rate(self, segment: str) -> SegmentRate | None:
-        """None: unknown."""
+        """The segment's rate; None if unknown."""
         container = container_of(segment, self._container_count)
         placement = self._placements.placements.get(container)
         if placement is None or placement.state is not PlacementState.OPEN:

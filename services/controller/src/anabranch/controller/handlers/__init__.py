@@ -1,1 +1,1 @@
-"""What comes from outside: commands and queries."""
+"""Handlers of requests from outside: commands and queries."""

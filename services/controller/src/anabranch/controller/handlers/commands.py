@@ -1,12 +1,14 @@
-"""Commands from the work queue: load at the head, decide, append the intent, answer.
+"""Handle commands from the work queue: load at the head, decide, append the intent, answer.
 
-A command is done with as soon as its decision is durable; the work that follows from it is the
-runner's. The same command may arrive twice (its acknowledgement was lost): its id is found in
-the aggregate and it gets the same answer. Three ends are possible:
+A command is done as soon as its decision is durable; a runner performs the work that follows from
+it. The same command may arrive twice if its acknowledgement was lost. The aggregate remembers the
+command's id, so the second delivery gets the same answer. A message ends in one of three ways:
 
-* `Accepted` or `Rejected` was answered: the message is finished.
-* it is not a command at all: answered `Rejected` where somebody can be answered, and finished.
-* the stores do not answer: `TryAgain`; the message stays at the head of its bucket's queue.
+* The controller answers `Accepted` or `Rejected`, and the message is finished.
+* The message is not a command. If it names a reply inbox, the controller answers `Rejected`; the
+  message is finished.
+* The stores do not answer. The handler raises `TryAgain`, and the message stays at the head of its
+  bucket's queue.
 """
 
 import json
@@ -36,11 +38,11 @@ from anabranch.controller.projections.mirror import Known
 
 SCHEMA_SUPPORTED = 1
 MALFORMED = "malformed"
-"""In the place of a kind, for what is no command."""
+"""Counted in place of the command's kind if a message is not a command."""
 
 
 class Outcome(StrEnum):
-    """How a command is counted. AGAIN: it stays in the queue."""
+    """The outcomes by which commands are counted. After AGAIN, a command stays in the queue."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -50,7 +52,7 @@ class Outcome(StrEnum):
 async def handle_command(desk: CommandDesk, request: Envelope, stored_ms: int = 0) -> None:
     """Decide and answer one message of the work queue. Raises TryAgain.
 
-    `stored_ms`: when the queue stored it, by the server's clock; 0: not known.
+    `stored_ms` is the server's time at which the queue stored the message; 0 if unknown.
     """
     metrics = desk.observer.metrics
     began_s = metrics.now_s()
@@ -100,11 +102,11 @@ def parse_command(body: bytes) -> Command:
 
 
 def with_deadline_here(command: Command, stored_ms: int, store_clock: StoreClock) -> Command:
-    """The command with its deadline by this controller's clock.
+    """Return the command with its deadline on this controller's clock.
 
-    `wait_ms` counts from when the queue stored the command, so it holds whatever the caller's
-    clock says. While it is not known how the clocks differ, no deadline counts: to decide late is
-    better than to refuse what somebody waits for.
+    `wait_ms` counts from the moment at which the queue stored the command, so it holds even if the
+    caller's clock is wrong. While the difference between the clocks is unknown, the command gets no
+    deadline: a late decision is better than a refusal while the caller still waits.
     """
     if not command.wait_ms:
         return command
@@ -119,7 +121,7 @@ def _accepted(command: CommandBase, loaded: Known) -> Accepted:
 
 
 def _looked_at(desk: CommandDesk, command: CommandBase) -> ReadToken | None:
-    """A point by which everything was stored that a rejection of the command follows from."""
+    """A point that includes every message on which a rejection of the command was based."""
     shard = shard_of(str(about(command)))
     sequence = max(desk.repositories[kind].seen(shard) for kind in COMMANDED)
     return ReadToken(shard=shard, sequence=sequence) if sequence else None
@@ -131,7 +133,7 @@ async def _answer(desk: CommandDesk, inbox: str, answer: Accepted | Rejected) ->
 
 
 def _reply_inbox(body: bytes) -> str:
-    """The inbox named in what is otherwise no command, or ""."""
+    """The reply inbox that a malformed command names, or "" if it names none."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

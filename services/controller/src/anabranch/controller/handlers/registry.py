@@ -1,9 +1,9 @@
-"""What a controller answers, in two registries, and how a request is answered.
+"""The controller's queries in two registries, and the path of a request to its answer.
 
-`QUERIES` only read; `ACTIONS` change something before they are answered. A request comes with a
-name in an envelope, and is always answered, with what was asked for or with an error. Answers
-about a stream that follow from its present state alone are kept, encoded, as long as that state is
-the present one (`kept_answers.py`).
+`QUERIES` only read; `ACTIONS` change something before the controller answers. A request is an
+envelope that carries the query's name, and it always gets a reply: the answer or an error. An
+answer that follows from the current state of a stream alone is kept, encoded, until that state
+changes (`kept_answers.py`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,12 +38,12 @@ _log = structlog.get_logger(__name__)
 
 
 async def locate(desk: QueryDesk, query: queries.Locate) -> Contract:
-    """Who serves the segments. Raises InvalidName."""
+    """The store of each segment. Raises InvalidName."""
     return queries.Located(locations=desk.locate(query.segments))
 
 
 async def list_containers(desk: QueryDesk, _query: queries.ListContainers) -> Contract:
-    """Where every container is. Raises Unavailable."""
+    """The placement of every container. Raises Unavailable."""
     return queries.ContainerList(containers=desk.list_containers())
 
 
@@ -53,7 +53,7 @@ async def list_nodes(desk: QueryDesk, _query: queries.ListNodes) -> Contract:
 
 
 async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> Contract:
-    """What the change says. Raises what its decision refuses, Unavailable, OutcomeUnknown."""
+    """Change a container's placement. Raises the refusal, Unavailable, OutcomeUnknown."""
     return queries.ContainerPlaced(container=await desk.change_placement(query))
 
 
@@ -79,7 +79,7 @@ QUERIES: Table = {
     "list_nodes": (queries.ListNodes, list_nodes),
     "list_parked": (ListParked, _of_parked(parked.list_parked)),
 }
-"""Questions that only read: name → (message, handler)."""
+"""Queries that only read: name → (message, handler)."""
 
 ACTIONS: Table = {
     **cluster.ACTIONS,
@@ -92,12 +92,12 @@ ACTIONS: Table = {
     "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
     "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
 }
-"""Questions that change something: name → (message, handler)."""
+"""Queries that change something: name → (message, handler)."""
 
 ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 
 SLOW = frozenset({*ACTIONS, "tail_cut", "list_work", "list_parked", "list_writer_marks"})
-"""Those that ask or change something elsewhere before they are answered."""
+"""The queries that wait for other services before the controller answers."""
 
 
 async def answer_query(desk: QueryDesk, name: str, request: Envelope) -> bytes:
@@ -111,19 +111,19 @@ async def answer_query(desk: QueryDesk, name: str, request: Envelope) -> bytes:
 
 
 async def _answer(desk: QueryDesk, name: str, body: bytes) -> tuple[str, bytes]:
-    """The outcome as it is counted, and the encoded answer."""
+    """The outcome for the metrics, and the encoded answer."""
     try:
         return ANSWERED, await _given_again(desk, name, body) or await _made(desk, name, body)
     except AnabranchError as error:
         return _failed(error)
     except Exception:  # noqa: BLE001
-        # The edge: a defect in answering one query must not end the service for all.
+        # The service's edge: a defect in one query must not end the service for all callers.
         _log.exception("a query failed because of a defect", query=name)
         return _failed(AnabranchError("the controller failed because of a defect"))
 
 
 async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:
-    """The answer that was given before, if it is still true."""
+    """The kept answer, if it is still true."""
     kept = desk.kept.find(name, body)
     if kept is None or not desk.mirror.is_present(kept.state):
         return None

@@ -1,1 +1,1 @@
-"""What a controller does again and again, beside what it is asked to do."""
+"""Work that a controller does periodically, beside commands and queries."""

@@ -1,23 +1,24 @@
 """Aborts transactions whose stored deadline has passed, in the buckets that this process owns.
 
-Every 100 ms the timer wheel is asked who is due, of the owned buckets in which the mirror knows
-open transactions; where there are none, nothing is asked. It is told of the deadlines that the
-mirror has learned of since, all at once; who begins and pings does not wait for it. Every five
-seconds, and at once when a bucket was taken, the mirror is swept: everything past its deadline is
-aborted, and what comes due soon is armed anew, because the wheel may have lost it. Without a wheel,
-or while it does not answer, there is a sweep every second.
+Every 100 ms, a round asks the timer wheel which transactions are due, in those owned buckets in
+which the mirror knows deadlines. The round then arms the wheel, in one batch, with the deadlines
+that the mirror has learned since the last round; begins and pings do not wait for it. Every five
+seconds, and at once after a bucket was taken, a sweep of the mirror aborts everything past its
+deadline. The sweep also arms again the deadlines that come soon, because the wheel may have lost
+them. Without a wheel, or while it does not answer, a sweep runs every second.
 
-The wheel and the mirror only propose. Each decision is made on the state that is appended to, by
-the deadline in that state and the clock at that moment; so a controller that slept, or is not the
-owner any more, aborts nothing that was pinged. Who is told by the wheel and was pinged since is
-armed at the later deadline.
+The wheel and the mirror only propose. Each decision uses the state that it appends to, the deadline
+in that state and the current time. A controller that was paused, or no longer owns the bucket,
+therefore aborts no transaction that was pinged. If the wheel proposes a transaction that was pinged
+since, the round arms it at the later deadline.
 
-A sweep also forgets what ended long ago and what its stream will say nothing about any more.
+A sweep also drops from the mirror transactions that ended long ago and that their stream will never
+note.
 
-A defect of one bucket's timers or of one transaction is contained: the others go on.
+A defect in one bucket's timers or in one transaction is contained: the others continue.
 
-Owns: when the next sweep is, and whether the wheel answers. Of a store that does not answer the
-round's caller hears, and the next sweep tries again.
+Owns: the time of the next sweep, and whether the wheel answers. If the event store does not answer,
+the round raises, and the next sweep tries again.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -44,27 +45,28 @@ from anabranch.controller.projections.transactions import TransactionMirror
 TICK_S = 0.1
 SWEEP_S = 5.0
 SWEEP_ALONE_S = 1.0
-"""Without timers."""
+"""The sweep's period without timers."""
 DECISIONS_AT_ONCE_MAX = 32
 BUCKETS_AT_ONCE_MAX = 4
 ROUND_MAX = 1_000
-"""Transactions that one bucket's timers tell at a time, and that one round aborts by a sweep."""
+"""Transactions per bucket and round: returned by the timers, and aborted by a sweep."""
 ARMED_AHEAD_MS = 10_000
 ARMED_MAX = 10_000
-"""Transactions that one sweep arms anew, of a bucket; the others' turn comes before they are due
-unless there are thousands in a second."""
+"""Transactions that one sweep arms again per bucket; a later sweep arms the others before they are
+due unless thousands are due per second.
+"""
 
 EXPIRY = "expiry"
 
 Expired = Callable[[float], None]
-"""Told how late, in seconds, a transaction was aborted."""
+"""Takes the delay, in seconds, between a transaction's deadline and its abort."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Where it is known what there is: transactions, their streams, and which buckets are owned."""
+    """The sources of transactions and their streams, and the buckets that this process owns."""
 
     transactions: TransactionMirror
     streams: StreamListing
@@ -73,14 +75,14 @@ class Known:
 
 @dataclass(slots=True)
 class _Found:
-    """What one look found: who is to be aborted, and deadlines to arm anew, by bucket."""
+    """The findings of one round: overdue transactions, and deadlines to arm again, by bucket."""
 
     overdue: list[str] = field(default_factory=list)
     pinged: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
 class TransactionExpirer:
-    """See the module. `timers` None: by sweeps alone."""
+    """The job that aborts overdue transactions. If `timers` is None, it relies on sweeps alone."""
 
     def __init__(
         self,
@@ -102,11 +104,11 @@ class TransactionExpirer:
         self._timers_answer = True
 
     def sweep_soon(self) -> None:
-        """Buckets were taken: sweep in the next round."""
+        """Sweep in the next round, because buckets were taken."""
         self._sweep_at_s = self._clock.monotonic()
 
     def job(self) -> Job:
-        """Aborts what is due, again and again."""
+        """The periodic job."""
         return Job(
             name="expiry of transactions",
             period_s=TICK_S,
@@ -116,8 +118,11 @@ class TransactionExpirer:
         )
 
     async def round(self) -> None:
-        """Look once, and abort what is due. Raises what the event store raises; timers that do not
-        answer are done without."""
+        """Look once, and abort overdue transactions.
+
+        Raises the errors of the event store. If the timers do not answer, the round works without
+        them.
+        """
         owned = self._known.owned()
         is_sweep = self._clock.monotonic() >= self._sweep_at_s
         busy = [bucket for bucket in owned if self._known.transactions.tally.deadlines(bucket)]
@@ -135,10 +140,12 @@ class TransactionExpirer:
     def _sweep_s(self) -> float:
         return SWEEP_S if self._timers is not None and self._timers_answer else SWEEP_ALONE_S
 
-    # --- who is due ---------------------------------------------------------------------------
+    # --- which transactions are due ------------------------------------------------------------
 
     async def _told(self, buckets: Sequence[int]) -> _Found:
-        """What the timers say of these buckets, compared with what is known."""
+        """The due transactions of these buckets by the timers, compared with the mirror's
+        deadlines.
+        """
         found = _Found()
         timers = self._timers
         if timers is None or not buckets:
@@ -165,7 +172,9 @@ class TransactionExpirer:
         return found
 
     def _sweep(self, buckets: Sequence[int], found: _Found) -> None:
-        """Add what is due by the mirror, and what the timers may have lost."""
+        """Add the overdue transactions by the mirror, and the deadlines that the timers may have
+        lost.
+        """
         told = set(found.overdue)
         for bucket in buckets:
             with self._containment.contained(JOB, f"sweep of bucket {bucket}", park_at=0):
@@ -177,7 +186,7 @@ class TransactionExpirer:
         passed = expiry.overdue(deadlines_ms, now_ms, ROUND_MAX)
         found.overdue += [subject for subject in passed if subject not in told]
         if len(passed) == ROUND_MAX:
-            self.sweep_soon()  # there may be more
+            self.sweep_soon()  # there may be more of them
         soon = expiry.soon_due(deadlines_ms, now_ms, ARMED_AHEAD_MS, ARMED_MAX)
         if soon:
             found.pinged.setdefault(bucket, {}).update(soon)
@@ -194,7 +203,7 @@ class TransactionExpirer:
             self._note_timers(error)
 
     def _note_timers(self, error: Unavailable | None) -> None:
-        """Only the first of a row is told: the others follow from it or look the same."""
+        """Log only the first failure in a row: the others follow from it or look the same."""
         if error is not None and self._timers_answer:
             _log.warning(
                 "the timers of transactions do not answer; sweeps find the deadlines",
@@ -206,7 +215,7 @@ class TransactionExpirer:
             _log.info("the timers of transactions answer again")
         self._timers_answer = error is None
 
-    # --- what becomes of them -----------------------------------------------------------------
+    # --- aborting them ---------------------------------------------------------------------------
 
     async def _abort(self, subjects: Sequence[str]) -> None:
         if not subjects:
@@ -214,12 +223,12 @@ class TransactionExpirer:
         try:
             await for_each(subjects, DECISIONS_AT_ONCE_MAX, self._abort_apart)
         except AnabranchError:
-            # Those that the timers told are found by the sweep, which is not put off.
+            # A sweep within a second finds the transactions that the timers named.
             self._sweep_at_s = min(self._sweep_at_s, self._clock.monotonic() + SWEEP_ALONE_S)
             raise
 
     async def _abort_apart(self, subject: str) -> None:
-        """One that cannot be aborted because of a defect keeps no other one open."""
+        """Contain a defect, so that one failing transaction does not keep others open."""
         await self._containment.attempt(EXPIRY, subject, partial(self._abort_one, subject))
 
     async def _abort_one(self, subject: str) -> None:

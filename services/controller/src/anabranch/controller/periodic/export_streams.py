@@ -1,21 +1,21 @@
-"""Tells tier 2 what the streams are, so that it can be read without asking a controller.
+"""Writes the state of streams to tier 2, so that readers of tier 2 need no controller.
 
-Wakes on every change of a stream's state or segments and every five seconds. Compares levels,
-never edges: whatever the mirror knows beyond what tier 2 tells is written, create-only; then the
-objects about that stream are deleted but for the last two. A receipt follows each object, so that
-readers see if somebody else deletes the newest one.
+The job wakes on every change of a stream's state or segments, and every five seconds. It compares
+revisions and does not depend on seeing every change: if the mirror has a newer revision than tier
+2, the job writes an object, create-only, and then deletes the stream's objects except the last two.
+A receipt follows each object, so that readers notice if another process deletes the newest object.
 
-All controllers do this at once, and any of them may die at any step, because
+All controllers do this concurrently, and any of them may crash at any step, because
 
-- an object's name holds the revision and its bytes follow from it, so writing twice, or after
-  somebody else, changes nothing: a name that is taken is success;
-- the highest revision counts, so one that comes late changes nothing either;
+- an object's name holds the revision and determines its bytes, so writing it again, or after
+  another controller, changes nothing: a name that is taken is success;
+- the highest revision counts, so a late write changes nothing either;
 - an object is deleted only if two newer ones were seen, so the highest always stays;
-- what a crash left over is found by the list that every session begins with.
+- every session begins with a listing, which finds the remainders of a crash.
 
-Owns: per stream, the revision that tier 2 tells. A session (open, list, tell as things change)
-ends by a failure or after some hours, and the next one learns everything anew; a failing tier 2
-therefore costs pauses that grow and one line in the log, never a command or a query.
+Owns: per stream, the revision that tier 2 has. A session opens tier 2, lists it, and writes as
+streams change. It ends by a failure or after some hours; the next one lists again. A failing tier 2
+therefore costs growing pauses and one log line, and never delays a command or a query.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ from anabranch.controller.periodic.job import Job
 
 SWEEP_S = 5.0
 SESSION_S_MAX = 6 * 3600.0
-"""Well below the age at which a session's files in tier 2 pass for left over."""
+"""Well below the age at which a session's files in tier 2 count as left over."""
 CONCURRENT_MAX = 4
 EXPORT = "export"
 _STREAMS_PER_TURN = 1000
@@ -66,15 +66,15 @@ _STREAMS_PER_TURN = 1000
 _log = structlog.get_logger(__name__)
 
 ShapedStreams = Callable[[Collection[str] | None], Iterable[ShapedStream]]
-"""The streams with these subjects, or all; see `Mirror.shaped_streams`."""
+"""The streams with these subjects, or all (`Mirror.shaped_streams`)."""
 HistoryOf = Callable[[Stream], Awaitable[History]]
-"""All epochs of a stream; see `Histories.of`."""
+"""All epochs of a stream (`Histories.of`)."""
 OpenStorage = Callable[[], AbstractAsyncContextManager[ChunkStorage]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """An open tier 2. `told`: per stream, the revision that it tells."""
+    """An open tier 2. `told` holds, per stream, the revision that tier 2 has."""
 
     storage: ChunkStorage
     told: dict[StreamRef, int]
@@ -82,7 +82,7 @@ class _Session:
 
 
 class StreamExporter:
-    """See the module. `open_storage` is entered once per session."""
+    """The job that exports streams. It enters `open_storage` once per session."""
 
     def __init__(
         self,
@@ -108,12 +108,14 @@ class StreamExporter:
         self._sweep_at_s = 0.0
 
     def wake(self, subject: str) -> None:
-        """The stream's shape changed. Cheap, repeatable; bounded by the number of streams."""
+        """Note that the stream's shape changed. Cheap and idempotent; bounded by the number of
+        streams.
+        """
         self._woken.add(subject)
         self._work_came.set()
 
     def job(self) -> Job:
-        """Tells again and again, and at once when something was woken."""
+        """The periodic job, which also runs at once after a wake."""
         return Job(
             name="export of streams",
             period_s=SWEEP_S,
@@ -127,10 +129,10 @@ class StreamExporter:
         )
 
     async def round(self) -> None:
-        """Tell what was woken, or look at all streams when the sweep is due.
+        """Export the woken streams, or check all streams when the sweep is due.
 
-        A failure ends the session; the next round begins another one. Raises what the storage
-        raises.
+        A failure ends the session; the next round begins another one. Raises the errors of the
+        storage.
         """
         woken, self._woken = self._woken, set()
         self._work_came.clear()
@@ -159,9 +161,9 @@ class StreamExporter:
         await self._opened.aclose()
 
     async def _learn(self, storage: ChunkStorage) -> dict[StreamRef, int]:
-        """What tier 2 tells of the streams that are known; left-over objects are deleted.
+        """The revision that tier 2 has of each known stream. Deletes left-over objects.
 
-        What lacks its object or its receipt counts as not told, and is told again.
+        A stream that lacks its object or its receipt counts as not exported, and is exported again.
         """
         listed = await storage.list(STREAMS_PREFIX)
         found = {prefix: list(group) for prefix, group in groupby(listed, _prefix_of)}
@@ -191,7 +193,7 @@ class StreamExporter:
             try:
                 history = await self._histories(shaped.stream) if shaped.stream.epochs else None
             except Corrupt as error:
-                # It is this stream's own: what cannot be read here is told by the mirror, too.
+                # Only this stream is affected, and the mirror reports the damage too.
                 _log.warning(
                     "cannot export a stream to tier 2", stream=str(shaped.stream.ref),
                     error=str(error), remedy=error.remedy,
@@ -211,12 +213,12 @@ class StreamExporter:
 
 
 async def tell(storage: ChunkStorage, exported: ExportedStream) -> None:
-    """Write what is told of one stream, then delete what it supersedes. Idempotent.
+    """Write the object of one stream, then delete the objects that it supersedes. Idempotent.
 
-    Raises DiskFailed, and what else the storage raises.
+    Raises DiskFailed, and other errors of the storage.
     """
     name = stream_object_name(exported.ref, exported.revision)
-    # The name is taken: somebody told it, in these very bytes.
+    # If the name is taken, another controller has written the same bytes.
     with suppress(ObjectExists):
         await storage.put_new(name, [encode_stream(exported)])
     try:

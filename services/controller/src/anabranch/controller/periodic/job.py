@@ -1,17 +1,17 @@
-"""Periodic jobs: what a controller does again and again, and the one loop that does it.
+"""Periodic jobs of a controller, and the one loop that runs them.
 
     round ──▶ pause: the period and some jitter, cut short by `woken` ──▶ round …
       │
       └─ fails ──▶ logged and reported once in a row; pause: `retry`, else the period ──▶ round …
 
-A round does what is due for everything that this controller owns, and is safe to repeat: two
-controllers may own a bucket for a moment. What one thing of many fails of is contained inside the
-round (`Containment.attempt`), so that it keeps no other one; a failure of the whole round, mostly a
-store that does not answer, ends here. A defect ends the loop, and `Containment.keep` begins it
-again after a pause.
+A round does everything due in the buckets that this controller owns, and is safe to repeat: two
+controllers may own a bucket for a moment. A failure of one item is contained inside the round
+(`Containment.attempt`), so that the others continue. If the whole round fails, mostly because a
+store does not answer, the loop logs the failure and tries again. A defect ends the loop, and
+`Containment.keep` restarts it after a pause.
 
-How late rounds begin is measured: from when the period was over since the last one began. It grows
-when rounds take longer than their period, fail, or the process has too much to do.
+The metrics show how late each round begins, counted from one period after the last one began. The
+delay grows if rounds take longer than their period, fail, or if the process is overloaded.
 
 A new job is a module beside this one with a function that returns a `Job`, and an entry in
 `wiring/jobs.py`.
@@ -30,23 +30,23 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 
 Report = Callable[[str], None]
-"""Takes why the job fails at the moment; empty if it does not."""
+"""Takes the reason why the job fails, or "" if it does not."""
 Measure = Callable[[str, float], None]
-"""Takes a job's name and how late, in seconds, its round began."""
+"""Takes a job's name and the delay, in seconds, with which its round began."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something that is done again and again.
+    """A periodic job.
 
-    `name`: in logs and metrics. `period_s`: between two rounds; `jitter`: by which part of it a
-    pause may be longer, at random, so that controllers do not come together. `round()`: does what
-    is due; raises AnabranchError or OSError if it cannot. `failing`: what that means, as a sentence
-    for operators. `woken`: when set, the next round comes at once; it is cleared then. `retry`: the
-    pauses after failures, where not the period. `part`: the part of readiness that tells of
-    failures, if any. `close()`: lets go, when the loop ends, of what rounds keep.
+    `name`: for logs and metrics. `period_s`: the pause between two rounds. `jitter`: the fraction
+    of the period by which a pause is randomly extended, so that controllers spread. `round()`: does
+    the due work; raises AnabranchError or OSError if it cannot. `failing`: the meaning of such a
+    failure, as a sentence for operators. `woken`: if set, the next round starts at once, and the
+    loop clears the event. `retry`: the pauses after failures; None: the period. `part`: the part of
+    readiness that reports failures, if any. `close()`: releases resources when the loop ends.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Job:
 
 
 async def repeat(job: Job, clock: Clock, rng: Rng, *, measure: Measure, report: Report) -> None:
-    """Do one round after another until cancelled. Raises what no round is to raise."""
+    """Run one round after another until cancelled. Raises only errors that no round may raise."""
     due_s, failures = clock.monotonic(), 0
     try:
         while True:
@@ -103,7 +103,7 @@ async def _woken(event: asyncio.Event, longest_s: float) -> None:
 
 
 def _note_failure(job: Job, error: AnabranchError | OSError, failures: int, report: Report) -> None:
-    """Only the first of a row is told: the others follow from it or look the same."""
+    """Log only the first failure in a row: the others follow from it or look the same."""
     if failures > 1:
         return
     report(f"{job.failing}: {error}")

@@ -1,19 +1,20 @@
-"""Deletes the messages of transactions for which their streams answer, slot by slot.
+"""Deletes the messages of ended transactions, slot by slot, once their streams answer for them.
 
-A purge of one subject costs the store a millisecond or two, one of a slot of thousands of subjects
-twenty; so transactions are not deleted one by one. A slot goes when none of its transactions is
-known any more (`projections.transaction_slots`) and it is some seconds old. One transaction that
-lives long therefore keeps the messages of those that began within the same seconds in its shard.
+Purging one subject costs the store a millisecond or two, purging a slot of thousands of subjects
+about twenty; so transactions are not deleted one by one. A slot is purged when the mirror knows
+none of its transactions any more (`projections.transaction_slots`) and the slot is some seconds
+old. One long-lived transaction therefore keeps the messages of the transactions in its shard that
+began within the same seconds.
 
-Safe to repeat, and for two owners at once: a purge names the sequence below which it deletes, which
-is up to where this process has read the shard. What comes later stays, and makes the slot done
-again when it ends.
+A purge is safe to repeat, and safe for two owners at once. It deletes below the sequence up to
+which this process has read the shard. A later message stays, and when its transaction ends, the
+slot becomes due again.
 
-One slot that cannot be purged keeps no other one: the round ends with it, because the store may be
-away, and it comes last from then on; a defect is contained.
+If a purge fails, the round ends, because the store may be away; the failed slot comes last from
+then on, so it does not block others. A defect in one slot is contained.
 
-Buckets of others are theirs to purge. Their done slots are remembered for some minutes, in case
-the bucket is taken over from somebody who did not come to it.
+Only the owner of a bucket purges its slots. Other controllers remember the slots for some minutes,
+in case they take the bucket over before the owner has purged them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,23 +33,23 @@ from anabranch.controller.projections.transaction_slots import TransactionSlots
 
 PERIOD_S = 1.0
 ROUND_MAX = 50
-"""Purges in one round, one after the other: appends to the shard wait meanwhile."""
+"""Purges per round, one after the other: appends to the shard wait meanwhile."""
 SETTLE_MS = 10_000
-"""From the end of a slot: its last transactions are young, and mirrors may lag."""
+"""Counted from the end of a slot: its last transactions are young, and mirrors may lag."""
 REMEMBERED_S = 300.0
 PURGE = "purge"
 
 Purge = Callable[[str, int], Awaitable[None]]
-"""See `EventStore.purge`."""
+"""Deletes a subject's messages below a sequence (`EventStore.purge`)."""
 
 
 def is_settled(slot: str, now_ms: int) -> bool:
-    """Whether the slot is so old that it is not begun again and again."""
+    """Whether the slot is old enough that purging it now is unlikely to be repeated."""
     return now_ms >= transaction_slot_ms(slot) + TRANSACTION_SLOT_MS + SETTLE_MS
 
 
 class TransactionPurger:
-    """See the module. `reached()` tells up to which sequence each shard was folded."""
+    """The job that purges slots. `reached()` returns the folded sequence of each shard."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class TransactionPurger:
         """Slots purged since the start."""
 
     def job(self) -> Job:
-        """Purges again and again."""
+        """The periodic job."""
         return Job(
             name="purge of transactions",
             period_s=PERIOD_S,
@@ -82,7 +83,7 @@ class TransactionPurger:
         )
 
     async def round(self) -> None:
-        """Purge some of what is done. Raises Unavailable; what is left is tried again."""
+        """Purge some due slots. Raises Unavailable; later rounds try the others again."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         done = self._slots.done()
         mine = [slot for slot in done if self._owns(shard_of_subject(slot))]
@@ -103,7 +104,7 @@ class TransactionPurger:
             raise
 
     async def _purge_slot(self, slot: str) -> None:
-        # Both are read at one moment: the slot is done as of what was read so far.
+        # Both values are read without an await in between: the slot is due as of this sequence.
         number = self._slots.done().get(slot)
         bucket = shard_of_subject(slot)
         if number is None or not self._owns(bucket):

@@ -1,15 +1,15 @@
 """Deletes domain events that two snapshots have made superfluous.
 
-Looks every ten minutes at what the mirror knows of each aggregate's snapshots. Once the last one
-is older than `trim_after_s`, everything below the last but one goes: a reader that has lagged for
-less than that time finds every message, one that has lagged longer finds a snapshot, and if the
-last snapshot is damaged, there is another one with all that followed it.
+Every ten minutes, the job examines the snapshots of each aggregate that the mirror knows. Once the
+last snapshot is older than `trim_after_s`, the job deletes everything below the last but one. A
+reader that lags less than that time finds every message; one that lags longer finds a snapshot. If
+the last snapshot is damaged, the one before it is left with all messages that followed.
 
-All controllers may do this at once, and any of them may be wrong about what is newest: a purge
-names the sequence below which it deletes, so a late one deletes nothing that is needed. What
-cannot be read is left as it is, for the repair.
+All controllers may do this concurrently, even with an outdated view: a purge names the sequence
+below which it deletes, so a late one deletes no needed message. Aggregates that cannot be read are
+left as they are, for the repair.
 
-Owns: up to where each aggregate was trimmed by this process, so that nothing is asked for twice.
+Owns: the sequence up to which this process has trimmed each aggregate, so that no purge repeats.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -25,26 +25,26 @@ from anabranch.controller.projections.mirror import Known
 
 PERIOD_S = 600.0
 JITTER = 0.1
-"""Controllers that begin together need not read and purge together for ever."""
+"""Spreads controllers that started together."""
 CONCURRENT_MAX = 4
 TRIM = "trim"
 
 Aggregates = Callable[[], Iterable[Known]]
 Purge = Callable[[str, int], Awaitable[None]]
-"""See `EventStore.purge`."""
+"""Deletes a subject's messages below a sequence (`EventStore.purge`)."""
 
 _log = structlog.get_logger(__name__)
 
 
 def purgeable_below(loaded: Known, now_ms: int, trim_after_ms: int) -> int:
-    """The sequence below which the aggregate's messages may go; 0: none of them."""
+    """The sequence below which the aggregate's messages may be deleted; 0 for none."""
     if not loaded.snapshot_ms or now_ms - loaded.snapshot_ms < trim_after_ms:
         return 0
     return loaded.earlier_snapshot_sequence
 
 
 class EventTrimmer:
-    """See the module. `owns(subject)`: the aggregate is this process's to trim."""
+    """The job that trims. `owns(subject)` tells whether this process trims the aggregate."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class EventTrimmer:
         self._trimmed: dict[str, int] = {}
 
     def job(self) -> Job:
-        """Trims again and again."""
+        """The periodic job."""
         return Job(
             name="trimming of events",
             period_s=PERIOD_S,
@@ -76,7 +76,7 @@ class EventTrimmer:
         )
 
     async def trim(self) -> None:
-        """Delete what may go now. Raises what the store raises; then some of it is left."""
+        """Delete superfluous events. Raises the store's errors; later rounds delete the rest."""
         now_ms = self._clock.now_ms()
         due: dict[str, int] = {}
         trimmed: dict[str, int] = {}
@@ -89,7 +89,7 @@ class EventTrimmer:
             if is_new and self._owns(loaded.subject):
                 due[loaded.subject] = below
 
-        self._trimmed = trimmed  # what is gone from the mirror is forgotten here
+        self._trimmed = trimmed  # forgets aggregates that the mirror has dropped
 
         async def trim_one(subject: str) -> None:
             self._failed.add(subject)
@@ -101,7 +101,7 @@ class EventTrimmer:
             await self._containment.attempt(TRIM, subject, partial(trim_one, subject))
 
         self._failed &= due.keys()
-        last = sorted(due, key=self._failed.__contains__)  # what failed keeps no other one
+        last = sorted(due, key=self._failed.__contains__)  # failed ones come last
         await for_each(last, CONCURRENT_MAX, trim_apart)
         if due:
             _log.info("trimmed domain events", aggregates=len(due))

@@ -1,4 +1,4 @@
-"""Those who wait until a growing number is reached; each is woken once, when it is."""
+"""Waits for a growing number; each waiter is woken once, when the number is reached."""
 
 import asyncio
 import heapq
@@ -6,20 +6,20 @@ from itertools import count
 
 
 class Awaited:
-    """Owns who waits for which number; whoever gives up stays until his number comes."""
+    """Owns the waiters by their numbers; a cancelled waiter stays until its number is reached."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._turns = count()
 
     async def reach(self, number: int) -> None:
-        """Until `reached` is told of that number, or of a higher one."""
+        """Wait until `reached` is called with this number or a higher one."""
         done = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (number, next(self._turns), done))
         await done
 
     def reached(self, number: int) -> None:
-        """Wake all who wait for it, or for less."""
+        """Wake all waiters for this number or a lower one."""
         while self._waiting and self._waiting[0][0] <= number:
             _, _, done = heapq.heappop(self._waiting)
             if not done.done():

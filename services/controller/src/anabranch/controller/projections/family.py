@@ -1,4 +1,4 @@
-"""All aggregates as folded so far, by kind and subject; those that cannot be read apart."""
+"""All aggregates as folded so far, by kind and subject; unreadable ones are kept apart."""
 
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
@@ -15,7 +15,7 @@ E = TypeVar("E")
 
 
 class Family(Generic[S]):
-    """Aggregates of one kind, which `repository` folds. `working`: those that have a next step."""
+    """Aggregates of one kind, folded by `repository`. `working` are those with a next step."""
 
     def __init__(self, repository: Repository[S, Any]) -> None:
         self.repository = repository
@@ -24,11 +24,11 @@ class Family(Generic[S]):
         self.working: set[str] = set()
 
     def readable(self) -> Iterator[Loaded[S]]:
-        """All that can be read."""
+        """All readable aggregates."""
         return (one for subject, one in self.loaded.items() if subject not in self.damaged)
 
     def get(self, subject: str) -> Loaded[S] | None:
-        """The aggregate; None if there is nothing. Raises Corrupt for one that cannot be read."""
+        """The aggregate; None if it does not exist. Raises Corrupt if it cannot be read."""
         if subject in self.damaged:
             raise self.damaged[subject]
         return self.loaded.get(subject)
@@ -38,20 +38,20 @@ class Family(Generic[S]):
         return None if subject in self.damaged else self.loaded.get(subject)
 
     def keep_working(self, subject: str, *, has_work: bool) -> None:
-        """Whether the aggregate has a next step."""
+        """Note whether the aggregate has a next step."""
         if has_work:
             self.working.add(subject)
         else:
             self.working.discard(subject)
 
     def forget(self, subject: str) -> Loaded[S] | None:
-        """There is no such aggregate any more; returns what was known of it."""
+        """Remove the aggregate; returns its last state, if any."""
         self.damaged.pop(subject, None)
         self.working.discard(subject)
         return self.loaded.pop(subject, None)
 
     def leave(self, subject: str, before: Loaded[S] | None, error: AnabranchError) -> None:
-        """The aggregate stays as it was, and cannot be read."""
+        """Keep the aggregate as it was, and mark it as unreadable."""
         self.damaged[subject] = error
         self.working.discard(subject)
         if before is None:
@@ -60,7 +60,7 @@ class Family(Generic[S]):
             self.loaded[subject] = before
 
     def fold(self, message: EventMessage) -> tuple[S, S] | None:
-        """One more message → the state before and after; None if it cannot be read."""
+        """Fold one more message; returns the states before and after, or None if unreadable."""
         subject = message.subject
         if subject in self.damaged and message.kind != KIND_SNAPSHOT:
             return None
@@ -90,6 +90,6 @@ class Families:
         return iter(self._by_name.values())
 
     def of(self, subject: str) -> Family[Any] | None:
-        """The one of the aggregate with this subject; None: the subject is of no aggregate."""
+        """The family of the subject's aggregate; None if the subject belongs to no aggregate."""
         kind = kind_of(subject)
         return None if kind is None else self[kind]

@@ -1,8 +1,7 @@
-"""The heads of the shards, asked of the event store once for all who want to know at a time.
+"""The heads of the shards, read from the event store once for all concurrent callers.
 
-A question is answered only by a reading that began after it came: whoever comes while one is
-under way shares the next one with all others who came meanwhile. So there is at most one reading
-per shard at a time, however many ask.
+A reading answers only callers that came before it began. Callers that come during a reading share
+the next one. So at most one reading per shard is in progress, however many callers there are.
 """
 
 import asyncio
@@ -13,13 +12,13 @@ from anabranch.common.model.hashing import SHARD_COUNT
 
 
 class SharedHeads:
-    """`read` asks the event store for a shard's last sequence; it has a deadline."""
+    """Shares readings. `read` asks the event store for a shard's head; it has a deadline."""
 
     def __init__(self, read: Callable[[int], Awaitable[int]]) -> None:
         self._shards = [_SharedReading(read, shard) for shard in range(SHARD_COUNT)]
 
     async def last_sequence(self, shard: int) -> int:
-        """At least what the shard's leader had stored when this was called. Raises Unavailable."""
+        """At least the shard's last sequence on its leader at the call. Raises Unavailable."""
         return await self._shards[shard].newest()
 
 
@@ -36,7 +35,7 @@ class _SharedReading:
         self._ended = asyncio.Event()
 
     async def newest(self) -> int:
-        """The outcome of a reading that begins from now on."""
+        """The outcome of a reading that begins after this call."""
         asked_at = self._begun
         while self._known[0] <= asked_at:
             if self._is_reading:
@@ -57,7 +56,7 @@ class _SharedReading:
         except AnabranchError as error:
             self._known = (number, error)
         finally:
-            # Cancelled: there is no outcome, and one of those who wait reads in its place.
+            # A cancelled reading has no outcome; one of the waiting callers then reads instead.
             self._is_reading = False
             self._ended.set()
             self._ended = asyncio.Event()

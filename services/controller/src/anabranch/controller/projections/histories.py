@@ -1,9 +1,9 @@
-"""Histories of streams: what history chunks hold and what the state keeps, put together.
+"""Histories of streams, assembled from history chunks and the stream's state.
 
-Owns: the histories asked for last, up to a number of segments. Nothing has to be told of changes:
-epochs never change, so a history that was kept only lacks the epochs since, and these are in the
-stream's state or in chunks. Who cannot wait asks `known`, and is told by `HistoryNotLoaded` when he
-has to.
+Owns: the most recently used histories, up to a number of segments. Changes need no invalidation:
+epochs never change, so a kept history lacks only the latest epochs, and these are in the stream's
+state or in chunks. A caller that cannot wait uses `known`, which raises `HistoryNotLoaded` if it
+would have to.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream
 
 KEPT_SEGMENTS_MAX = 100_000
-"""Of all histories that are kept, together; a segment takes about 400 bytes."""
+"""The total over all kept histories; a segment takes about 400 bytes."""
 
 
 class HistoryNotLoaded(Exception):
@@ -31,7 +31,7 @@ class HistoryNotLoaded(Exception):
 
 
 class Histories:
-    """See `StreamHistories`. A stream that was never created, or is deleted, has none."""
+    """See `StreamHistories`. A stream that was never created, or is deleted, has no history."""
 
     def __init__(self, chunks: HistoryChunks) -> None:
         self._chunks = chunks
@@ -52,13 +52,13 @@ class Histories:
         await self._chunks.put(subject, encode_chunk(epochs), partial(holds, epochs=epochs))
 
     def known(self, stream: Stream) -> History:
-        """The same, without waiting. Raises HistoryNotLoaded."""
+        """All epochs of the stream, without waiting. Raises HistoryNotLoaded."""
         kept = self._kept.get(_key(stream))
         if kept is None or len(kept.records) < stream.archived_epochs:
             if stream.archived_epochs:
                 raise HistoryNotLoaded(stream)
             return self._keep(stream, History(stream.epochs))
-        if len(kept.records) > stream.stream_epoch + 1:  # of a state older than the last one
+        if len(kept.records) > stream.stream_epoch + 1:  # `stream` is an older state
             return History(kept.records[: stream.stream_epoch + 1])
         missing = [r for r in stream.epochs if r.stream_epoch >= len(kept.records)]
         return self._keep(stream, kept.extended(*missing) if missing else kept)

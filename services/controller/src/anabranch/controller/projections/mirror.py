@@ -1,15 +1,15 @@
-"""The mirror: every aggregate folded into memory, to answer queries from.
+"""The mirror: every aggregate, folded into memory to answer queries.
 
-Owns: the state of every aggregate, of whatever kind, as of the shard sequences it has reached;
-what follows from transactions is `transactions`.
-Fed by one follower per shard; never written to by anything else. A reader who needs more than
-"some recent state" waits for a point: `at_least` for a token, `reach_heads` for everything stored
-before the call. Answers that say "no" are given only after the latter for the subject's shard.
+Owns: the state of every aggregate of every kind, as of the shard sequences that it has reached;
+`transactions` holds the state that follows from transactions. One follower per shard feeds the
+mirror; nothing else writes to it. A caller that needs more than a recent state waits for a point:
+`at_least` for a token, `reach_heads` for everything stored before the call. A negative answer is
+given only after `reach_head` of the subject's shard.
 
-An aggregate whose messages are damaged or too new, or that a defect keeps from being folded, is
-marked as such and answers with that error; the others go on, and `containment` tells of it. Its
-next snapshot heals it, because that is all the state there is; so
-does the one behind messages that were purged under a mirror that lags.
+An aggregate is marked as unreadable if its messages are damaged or too new, or if a defect prevents
+folding them. Queries for it raise that error; the others are unaffected, and `containment` lists
+it. Its next snapshot heals it, because a snapshot is the whole state. A snapshot also heals an
+aggregate whose messages were purged before a lagging mirror had read them.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ S = TypeVar("S")
 
 Known = Loaded[Any]
 Reaction = Callable[[EventMessage, Any], "Consequences"]
-"""What else follows from a message: given the state before and after, None if it cannot be read."""
+"""Further consequences of a message, given (before, after), or None if it cannot be read."""
 
 
 class Consequences(NamedTuple):
@@ -109,7 +109,7 @@ class Mirror:
             TRANSACTIONS.name: self._transaction_changed,
         }
         self._shaped: dict[str, int] = {}
-        """The revision at which a stream's shape changed last, by subject."""
+        """The revision at which a stream's shape last changed, by subject."""
         self.names = NameIndex()
         self.operations = OperationIndex()
         self.folds = 0
@@ -138,20 +138,22 @@ class Mirror:
                 self._on_fold(fold)
 
     async def reload(self, subject: str) -> bool:
-        """Fold again what is stored of an aggregate that cannot be read, as far as its shard was
-        read; whether it can be read now. Safe to repeat. Raises Unavailable."""
+        """Fold the stored messages of an unreadable aggregate again, up to the shard's position.
+
+        Returns whether the aggregate is readable now. Idempotent. Raises Unavailable.
+        """
         family = self._families.of(subject)
         if family is None or subject not in family.damaged:
             return True
         stored = await self._store.load(subject)
         if not stored or stored[-1].sequence < self._quarantine.passed_over.get(subject, 0):
-            return False  # more came while this was read; ask again
+            return False  # more messages came meanwhile; the caller retries
         shard, error = shard_of_subject(subject), family.damaged.pop(subject, None)
         loaded = family.loaded.get(subject)
         known = 0 if loaded is None else loaded.sequence
         missed = [one for one in stored if known < one.sequence <= self._reached[shard]]
         if error is not None and not missed:
-            # What is stored begins behind what was read: the follower comes to it.
+            # The stored messages begin after the shard's position: the follower will reach them.
             family.damaged[subject] = error
         for message in missed:
             fold = self._quarantine.fold(message, ReadToken(shard=shard, sequence=message.sequence))
@@ -171,7 +173,7 @@ class Mirror:
         return self._index(kind, change, Fold(message.subject, point, *consequences))
 
     def _index(self, kind: Kind[S, Any], change: tuple[S, S], fold: Fold) -> Fold:
-        """Have it found by name, by its operations and by its work. What may fail comes first."""
+        """Update the indexes of names, operations and work. Steps that may fail come first."""
         before, after = change
         has_work = kind.next_step(after, self.transactions.seen) is not None
         had, has = kind.operations(before), kind.operations(after)
@@ -201,7 +203,7 @@ class Mirror:
     def _transaction_changed(
         self, message: EventMessage, change: tuple[Transaction, Transaction] | None
     ) -> Consequences:
-        """Its stream may have waited for what happened to it, or have to do something about it."""
+        """Wake the stream if it may wait for this transaction, or has to act on it."""
         self.transactions.learn(message, change)
         if change is None:
             return NO_CONSEQUENCES
@@ -219,7 +221,7 @@ class Mirror:
     # --- reaching a point ---------------------------------------------------------------------
 
     async def at_least(self, point: ReadToken) -> None:
-        """Wait until that point is folded. Raises Unavailable when it takes too long."""
+        """Wait until that point is folded. Raises Unavailable after a deadline."""
         if not 0 <= point.shard < SHARD_COUNT or self._reached[point.shard] >= point.sequence:
             return
         try:
@@ -239,15 +241,15 @@ class Mirror:
         await self.at_least(ReadToken(shard=shard, sequence=head))
 
     async def moved(self, shard: int) -> None:
-        """Until one more message of the shard is folded; for ever if none comes."""
+        """Wait until one more message of the shard is folded; for ever if none comes."""
         await self._moved[shard].wait()
 
     async def reach_heads(self) -> None:
-        """`reach_head` of every shard, side by side."""
+        """Run `reach_head` for all shards concurrently."""
         await for_each(range(SHARD_COUNT), SHARD_COUNT, self.reach_head)
 
     async def settle(self, loaded: Loaded[Stream]) -> None:
-        """Know of the stream's transactions all that was stored before its last event.
+        """Fold every message about the stream's transactions that was stored before its last event.
 
         Raises Unavailable.
         """
@@ -281,30 +283,32 @@ class Mirror:
         await self.transactions.make_sure(stream, incarnation)
 
     def scope(self, scope: ScopeName) -> Loaded[Scope] | None:
-        """The scope as folded so far. Raises Corrupt for one that cannot be read."""
+        """The scope as folded so far. Raises Corrupt if it cannot be read."""
         return self._scopes.get(scope_events(scope))
 
     def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
-        """The stream as folded so far. Raises Corrupt for one that cannot be read."""
+        """The stream as folded so far. Raises Corrupt if it cannot be read."""
         return self._streams.get(stream_events(ref))
 
     def group(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
-        """The group as folded so far. Raises Corrupt for one that cannot be read."""
+        """The group as folded so far. Raises Corrupt if it cannot be read."""
         return self._groups.get(group_events(ref))
 
     def known(self, subject: str) -> Loaded[Any] | None:
-        """What was folded of the aggregate with this subject; None if there is nothing, if it is
-        damaged or dropped, or if the subject is of no aggregate."""
+        """The aggregate with this subject as folded so far.
+
+        None if it is missing, damaged or dropped, or if the subject belongs to no aggregate.
+        """
         family = self._families.of(subject)
         return None if family is None else family.known(subject)
 
     def readable_stream(self, ref: StreamRef) -> Loaded[Stream] | None:
-        """The stream as folded so far; None also for one that cannot be read."""
+        """The stream as folded so far; None also if it cannot be read."""
         subject = stream_events(ref)
         return None if subject in self._streams.damaged else self._streams.loaded.get(subject)
 
     def is_present(self, stream: Loaded[Stream]) -> bool:
-        """Whether that very state is the stream's as folded so far."""
+        """Whether this very state is the stream's current one."""
         subject = stream.subject
         return self._streams.loaded.get(subject) is stream and subject not in self._streams.damaged
 
@@ -337,27 +341,28 @@ class Mirror:
         return found
 
     def shaped_streams(self, subjects: Collection[str] | None = None) -> Iterator[ShapedStream]:
-        """The streams with these subjects (None: all) that can be read, deleted ones included."""
+        """The readable streams with these subjects (None: all), including deleted ones."""
         for subject in self._shaped if subjects is None else subjects:
             if subject in self._shaped and subject not in self._streams.damaged:
                 stream = self._streams.loaded[subject].state
                 yield ShapedStream(stream, self._shaped[subject])
 
     def with_work(self) -> list[str]:
-        """Subjects of everything that has a next step."""
+        """The subjects of all aggregates with a next step."""
         return [subject for family in self._families for subject in family.working]
 
     def reached(self) -> tuple[int, ...]:
-        """By shard, the sequence of the last message that was folded."""
+        """By shard, the sequence of the last folded message."""
         return tuple(self._reached)
 
     def folded(self) -> Iterator[Loaded[Any]]:
-        """All that can be read, of every kind, deleted ones included; as long as nothing is
-        folded."""
+        """All readable aggregates of every kind, including deleted ones; use it before the next
+        await.
+        """
         return (loaded for family in self._families for loaded in family.readable())
 
     def damaged(self) -> dict[str, AnabranchError]:
-        """What cannot be read, by subject."""
+        """The unreadable aggregates' errors, by subject."""
         return {
             subject: error for family in self._families for subject, error in family.damaged.items()
         }

@@ -1,7 +1,7 @@
-"""The names of what lives, sorted: of each kind, by scope, and by tag too.
+"""The names of live aggregates, sorted: by kind and scope, and by tag too.
 
-Because they are sorted, a page token is simply the last name given, and pages stay right while
-names come and go.
+Because they are sorted, a page token is simply the last name of a page, and pages stay correct
+while names come and go.
 """
 
 import bisect
@@ -16,13 +16,13 @@ Key = tuple[str, str, str]
 
 
 class NameIndex:
-    """Kept by the mirror as it folds."""
+    """The index that the mirror maintains as it folds."""
 
     def __init__(self) -> None:
         self._names: dict[Key, list[str]] = {}
 
     def keep(self, kind: Kind[Any, Any], before: Listed | None, after: Listed | None) -> None:
-        """An aggregate was listed as `before`, and is as `after` now; None: not at all."""
+        """Replace an aggregate's entry; None means that it is not listed."""
         if before == after:
             return
         had, has = _keys(kind, before), _keys(kind, after)
@@ -39,8 +39,10 @@ class NameIndex:
     def of(
         self, kind: Kind[Any, Any], scope: str = "", *, after: str = "", tag: str = ""
     ) -> Iterator[str]:
-        """The scope's names of that kind (with the tag) that sort after `after`; the scopes' own
-        are in "". To be used before the next wait."""
+        """The scope's names of that kind (with the tag) that sort after `after`.
+
+        The names of scopes themselves are in the scope "". Use the iterator before the next await.
+        """
         names = self._names.get((kind.name, scope, tag), [])
         return islice(names, bisect.bisect_right(names, after) if after else 0, None)
 

@@ -1,7 +1,7 @@
-"""What follows from each folded message: work to wake up for, shapes to tell, ends to announce.
+"""The consequences of each folded message: runners to wake, shapes to export, notices to publish.
 
-Silent until the mirror has caught up with the past, so that a start does not announce every
-operation that ever ended; what has work by then is found by the sweep.
+The listener is silent until the mirror has caught up with the past. A start therefore publishes no
+notice for old operations; a sweep finds the pending work.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ def _nothing(_subject: str, _outcome: str) -> None:
 
 
 class FoldListener:
-    """Passed to the mirror as `on_fold`. The callbacks get subjects and must not wait.
+    """Passed to the mirror as `on_fold`. The callbacks take subjects and must not wait.
 
-    `on_outcome` gets a transaction's, with what was decided about it.
+    `on_outcome` takes a transaction's subject and its outcome.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class FoldListener:
         self._notices: asyncio.Queue[OperationStatus] = asyncio.Queue(NOTICES_WAITING_MAX)
 
     def go_live(self) -> None:
-        """From now on, folded messages are news."""
+        """Treat messages that are folded from now on as news."""
         self._live = True
 
     def __call__(self, fold: Fold) -> None:
-        """Take note of a folded message. Never waits."""
+        """Process a folded message. Never waits."""
         if not self._live:
             return
         if fold.has_work:
@@ -70,7 +70,7 @@ class FoldListener:
             try:
                 self._notices.put_nowait(notice)
             except asyncio.QueueFull:
-                # Whoever waits for it asks for the operation instead.
+                # A caller that waits for it queries the operation instead.
                 _log.warning("dropped a notice", operation=notice.operation)
 
     async def next_notice(self) -> OperationStatus:

@@ -1,7 +1,7 @@
-"""Which aggregate remembers an operation, and all operations sorted by id.
+"""Index of operations: the aggregate that remembers each, and all operations sorted by id.
 
-What aggregates forget is forgotten here. An id that two aggregates were given (callers choose
-them) leads to the one that was given it last.
+The index forgets an operation when its aggregate does. Callers choose ids; if two aggregates have
+the same id, the index names the one that received it last.
 """
 
 import bisect
@@ -11,16 +11,16 @@ from anabranch.common.contracts.commands import OperationState
 from anabranch.controller.domain.operations import Operation, Operations
 
 UNSORTED_MAX = 1024
-"""New ids beyond as many as there are operations."""
+"""New ids that may wait unsorted, beyond as many as there are operations."""
 
 
 class OperationIndex:
-    """Kept by the mirror as it folds."""
+    """The index that the mirror maintains as it folds."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, str] = {}
         self._sorted: list[str] = []
-        """Every id of `_subjects` is here or in `_new`; ids that were forgotten may be, too."""
+        """Every id of `_subjects` is here or in `_new`; forgotten ids may be here as well."""
         self._new: list[str] = []
         self._running: set[str] = set()
         self._failed: set[str] = set()
@@ -60,17 +60,19 @@ class OperationIndex:
                 names.discard(name)
 
     def subject_of(self, operation: str) -> str | None:
-        """The aggregate that remembers it."""
+        """The subject of the aggregate that remembers the operation."""
         return self._subjects.get(operation)
 
     def is_in(self, state: str, operation: str) -> bool:
-        """Whether it is in that state: running, failed, or all for any."""
+        """Whether the operation is in that state: "running", "failed", or "all" for any."""
         if state == "all":
             return True
         return operation in (self._running if state == "running" else self._failed)
 
     def following(self, after: str) -> Iterator[tuple[str, str]]:
-        """(id, aggregate) of the operations whose ids sort after; to be used before a wait."""
+        """(id, subject) of the operations whose ids sort after `after`; use it before the next
+        await.
+        """
         self._sort()
         for at in range(bisect.bisect_right(self._sorted, after), len(self._sorted)):
             operation = self._sorted[at]
@@ -79,7 +81,7 @@ class OperationIndex:
                 yield operation, subject
 
     def _sort(self) -> None:
-        """Sorted when somebody asks: it is cheap for a few new ones behind many sorted ones."""
+        """Sort on demand: cheap for a few new ids behind many sorted ones."""
         if self._new:
             found = {o for o in self._new if o in self._subjects}
             kept = [o for o in self._sorted if o in self._subjects and o not in found]

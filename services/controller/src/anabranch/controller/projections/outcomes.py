@@ -1,7 +1,7 @@
-"""What became of transactions that their streams need not remember any more: chunks of outcomes.
+"""Chunks of the outcomes of transactions that have left their streams' states.
 
-Owns: the chunks asked for last. A chunk never changes; which one may hold a transaction the
-stream's state tells, by the lowest and the highest id in each.
+Owns: the most recently used chunks. A chunk never changes. The stream's state names the lowest and
+the highest transaction id of each chunk, and so the chunks that may hold a transaction.
 """
 
 from collections import OrderedDict
@@ -75,7 +75,7 @@ class OutcomeHistory:
         if kept is None:
             try:
                 body = await self._chunks.read(subject)
-            except ObjectNotFound:  # given up meanwhile
+            except ObjectNotFound:  # deleted meanwhile
                 return {}
             kept = {outcome.transaction_id: outcome for outcome in _decoded(body)}
         self._kept[subject] = kept

@@ -1,6 +1,6 @@
-"""Points of the shards that a caller names, or is told, so that it reads what it has written.
+"""Points of the shards, with which callers demand to read their own writes.
 
-Pure of state: what was folded is the mirror's, and what is stored its shared heads tell.
+The module has no state: the mirror knows the folded sequences, its shared heads the stored ones.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,10 @@ from anabranch.controller.projections.mirror import Mirror
 
 
 async def reach_demanded(mirror: Mirror, point: ReadToken) -> None:
-    """Have the mirror fold a point that a caller names. Raises Unavailable when that takes too
-    long, and ReadTokenUnknown, at once, when nothing as new is stored."""
+    """Wait until the mirror has folded the point.
+
+    Raises Unavailable after a deadline, and ReadTokenUnknown, at once, if the shard ends before it.
+    """
     if not 0 <= point.shard < SHARD_COUNT or mirror.reached()[point.shard] >= point.sequence:
         return
     if point.sequence > await mirror.heads.last_sequence(point.shard):
@@ -27,8 +29,10 @@ async def reach_demanded(mirror: Mirror, point: ReadToken) -> None:
 
 
 async def points_of_heads(mirror: Mirror) -> tuple[ReadToken, ...]:
-    """The heads of all shards that hold anything, which the mirror need not have folded. Raises
-    Unavailable."""
+    """The heads of all non-empty shards, which the mirror need not have folded.
+
+    Raises Unavailable.
+    """
     heads = [0] * SHARD_COUNT
 
     async def read(shard: int) -> None:
@@ -39,7 +43,7 @@ async def points_of_heads(mirror: Mirror) -> tuple[ReadToken, ...]:
 
 
 def points_at(sequences: Sequence[int]) -> tuple[ReadToken, ...]:
-    """The points with these sequences, by shard, of the shards that hold anything."""
+    """The points with these sequences, by shard, without empty shards."""
     return tuple(
         ReadToken(shard=shard, sequence=sequence)
         for shard, sequence in enumerate(sequences)

@@ -1,11 +1,11 @@
 """The edge of the fold: an aggregate that cannot be folded stops alone.
 
-If a message cannot be folded, because it is damaged or because of a defect, its aggregate stays as
-it was, answers with a named error, and is shown to operators. The shard goes on with the next
-message.
+If a message cannot be folded, because it is damaged or because of a defect, its aggregate keeps its
+last state, answers with a named error, and is listed for operators. The shard continues with the
+next message.
 
-Owns: up to where broken aggregates were passed over. Which are broken is `Family.damaged`; what
-operators see of them `containment` has.
+Owns: the sequences up to which messages of broken aggregates were skipped. `Family.damaged` holds
+the broken aggregates; `containment` holds the list for operators.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from anabranch.controller.projections.family import Family
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One message that was folded: which aggregate, and where in its shard.
+    """The consequences of one folded message; `subject` and `point` identify it.
 
-    `finished`: the operations that it ended; `has_work`: the aggregate has a next step now;
+    `finished`: the operations that ended with it; `has_work`: the aggregate has a next step now;
     `reshaped`: a stream's state or segments changed; `concerned`: other aggregates that may have
-    waited for what happened to it; `outcome`: what was decided about a transaction, "committed" or
-    why it is aborted.
+    waited for this change; `outcome`: the decision on a transaction, "committed" or the reason of
+    its abort.
     """
 
     subject: str
@@ -41,8 +41,11 @@ class Fold:
 
 
 class Quarantine:
-    """`family_of(subject)` has the aggregate; None: the message is of no aggregate. Then
-    `lose(subject)` hears that it could not be folded."""
+    """Folds messages and contains failures.
+
+    `family_of(subject)` is the aggregate's family, or None for a subject of no aggregate; if a
+    message of such a subject cannot be folded, `lose(subject)` is called.
+    """
 
     def __init__(
         self,
@@ -56,10 +59,10 @@ class Quarantine:
         self._family_of = family_of
         self._lose = lose
         self.passed_over: dict[str, int] = {}
-        """Of broken aggregates: the sequence of the last message that was not folded."""
+        """By broken aggregate: the sequence of the last message that was not folded."""
 
     def fold(self, message: EventMessage, point: ReadToken) -> Fold:
-        """Fold one message. Raises nothing that it causes."""
+        """Fold one message. Raises nothing that the message causes."""
         subject = message.subject
         family = self._family_of(subject)
         before = None if family is None else family.loaded.get(subject)

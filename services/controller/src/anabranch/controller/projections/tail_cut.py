@@ -1,21 +1,23 @@
-"""Where streams end now, so that no batch of transactions is divided.
+"""The tails of streams, as cuts that divide no commit batch.
 
-Queries use it, and so may everything that remembers a cut of a stream that is being written:
-policies, watermarks, exports.
+Queries use it; so may any part that records a cut of a stream during writes, such as policies,
+watermarks and exports.
 
-The stores are asked one by one, so a batch may be merged into a segment whose length is asked
-later and not yet into one that was asked before. Let `finished` be the number of batches that had
-finished before any length was asked, and `begun` of those that had begun after all were told, both
-read at the head. A batch is stored as begun before anything of it is merged, and as finished after
-all of it is. So every length includes all batches up to `finished`, and none after `begun`. If
-there are none in between, nothing can be divided. Otherwise the answer waits until batch `begun`,
-or a later one, has finished, which says up to where the batches reach in every segment. Batches
-lie in a segment in their order, and what has finished reaches no less far in any segment than what
-came before (`CommitsSeen`). Then the larger of the length and that reach includes, in every
-segment, all batches up to the one that was waited for. It includes nothing of a later one: the
-reach ends before it, and it had not begun when the lengths were told.
+The stores return lengths one by one. A batch may therefore be merged into a segment before its
+length is read, and into another segment after its length was read. Let `finished` be the number of
+batches that had finished before any length was requested, and `begun` the number of batches that
+had begun after all lengths were received; both are read at the head. A batch is stored as begun
+before any of it is merged, and as finished after all of it is. So every length includes all batches
+up to `finished`, and none after `begun`.
 
-Batches between that rolled the stream, or scales, leave other segments: it begins again.
+If the numbers are equal, no batch can be divided. Otherwise the answer waits until batch `begun`,
+or a later one, has finished; then the stream's state has the end of the batches in every segment.
+Batches lie in a segment in their order, and a finished batch reaches at least as far in every
+segment as the batches before it (`CommitsSeen`). The larger of the length and that end therefore
+includes, in every segment, all batches up to the awaited one. It includes nothing of a later batch,
+because the end lies before that batch, which had not begun when the lengths were read.
+
+If a batch rolled the stream meanwhile, or a scale replaced segments, the procedure starts again.
 """
 
 import asyncio
@@ -49,14 +51,14 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TailCuts:
-    """See the module. `segment_length(segment)` asks the segment's store."""
+    """Finds tails. `segment_length(segment)` asks the segment's store."""
 
     mirror: Mirror
     segment_length: Callable[[str], Awaitable[int]]
 
     async def of(self, ref: StreamRef) -> Tail:
-        """The current segments with their lengths: of a sealed stream those that it was sealed
-        with, else as the stores tell them.
+        """The current segments with their lengths, from the stores; of a sealed stream, from its
+        state.
 
         Raises StreamNotFound, Corrupt, Unavailable.
         """
@@ -83,10 +85,10 @@ class TailCuts:
     async def _undivided(
         self, before: Stream, lengths: dict[SegmentId, int]
     ) -> dict[SegmentId, int] | None:
-        """The lengths, or up to where batches reach that were merged meanwhile.
+        """The lengths, extended to the ends of batches that were merged meanwhile.
 
-        `before`: the stream at the head, from before any length was asked. None: it has other
-        segments by now, and batches came in between.
+        `before` is the stream at the head before any length was requested. Returns None if batches
+        came in between and the stream has other segments by now.
         """
         head = await self._at_head(ref_of(before))
         begun = _batches_begun(head.state)
@@ -98,13 +100,13 @@ class TailCuts:
         if now is None or now.stream_epoch != before.stream_epoch:
             return None
         assert now.commits.stream_epoch == now.stream_epoch, "a batch finished in this epoch"
-        # A batch that rolled the stream to this epoch lies before all of it.
+        # A batch that rolled the stream to this epoch lies before the whole epoch.
         ends = now.commits.ends or (0,) * len(before.segments)
         reached = zip(before.segments, ends, strict=True)
         return {s.segment_id: max(lengths[s.segment_id], end) for s, end in reached}
 
     async def _with_finished(self, head: Loaded[Stream], batches: int) -> Stream | None:
-        """The stream once so many batches have finished; None: it has ended. Raises Unavailable."""
+        """The stream once so many batches have finished; None if it is gone. Raises Unavailable."""
         ref, shard = ref_of(head.state), shard_of_subject(head.subject)
         try:
             async with asyncio.timeout(BATCH_DEADLINE_S):
@@ -144,7 +146,7 @@ class TailCuts:
                 asked=len(segments),
             ) from error
         except NotFound as error:
-            # Made a moment later, or deleted by a truncation of a moment ago.
+            # It was created a moment later, or a truncation deleted it a moment ago.
             raise Unavailable(
                 "a segment does not exist; the stream is changing",
                 remedy="ask again",

@@ -1,11 +1,12 @@
-"""Which slots of transactions nobody needs any more.
+"""Slots of transactions, and the slots that are done and may be purged.
 
-A *slot* is all transactions of a shard whose ids were drawn within the same few seconds; their
-subjects begin alike, so one purge deletes them all. It is *done* when none of them is known any
-more: their streams answer for each. A transaction that comes late, or cannot be read, keeps it.
+A *slot* is the set of a shard's transactions whose ids were drawn within the same few seconds.
+Their subjects have a common prefix, so one purge deletes them all. A slot is *done* when the mirror
+knows none of them any more: their streams answer for each. A late transaction, or one that cannot
+be read, keeps the slot.
 
-Owns: the known transactions by slot, and the done slots until somebody says that they were purged.
-Memory goes with the transactions that are known and with the slots that wait for their purge.
+Owns: the known transactions by slot, and the done slots until they are purged. Memory grows with
+the known transactions and with the slots that wait for their purge.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from anabranch.common.contracts.subjects import transaction_slot
 
 
 class TransactionSlots:
-    """See the module. Slots are named by their patterns."""
+    """The index of slots, which are named by their subject patterns."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
@@ -22,13 +23,13 @@ class TransactionSlots:
         self._times_done = 0
 
     def keep(self, subject: str) -> None:
-        """There are messages of the transaction."""
+        """Note that the transaction has stored messages."""
         slot = transaction_slot(subject)
         self._known.setdefault(slot, set()).add(subject)
         self._done.pop(slot, None)
 
     def forget(self, subject: str) -> None:
-        """The transaction's stream answers for it."""
+        """Note that the transaction's stream answers for it."""
         slot = transaction_slot(subject)
         known = self._known.get(slot)
         if known is None:
@@ -40,10 +41,10 @@ class TransactionSlots:
             self._done[slot] = self._times_done
 
     def done(self) -> Mapping[str, int]:
-        """The slots that may go, each with a number that tells this time from others."""
+        """The done slots, each with a number that identifies this occasion."""
         return dict(self._done)
 
     def purged(self, slot: str, number: int) -> None:
-        """What there was when the slot was done under that number is deleted."""
+        """Note that the messages of a slot, done under that number, are deleted."""
         if self._done.get(slot) == number:
             del self._done[slot]

@@ -1,7 +1,7 @@
-"""The known transactions by what is looked for at every moment: deadlines, ends and ages.
+"""The known transactions by deadline, end and age, for frequent lookups.
 
-Fed by the part of the mirror that knows transactions. What is asked for often costs no look at any
-transaction; deadlines are grouped by bucket, because each is somebody's to see to.
+The transaction part of the mirror feeds it. A frequent lookup reads no transaction. Deadlines are
+grouped by bucket, because each bucket's owner handles its own.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class TransactionTally:
-    """See the module."""
+    """The lookups, maintained as messages are folded."""
 
     def __init__(self) -> None:
         self._deadlines_ms: dict[int, dict[str, int]] = {}
@@ -27,7 +27,7 @@ class TransactionTally:
         self._ended: set[str] = set()
 
     def keep(self, subject: str, txn: Transaction, stored_ms: int) -> None:
-        """The transaction is like this since its last message, which was stored at that time."""
+        """Note the transaction's state after its last message, which was stored at `stored_ms`."""
         waits_since_ms = self._committing_ms.get(subject, stored_ms)
         self.forget(subject)
         match txn.status:
@@ -44,7 +44,7 @@ class TransactionTally:
                 self._ended.add(subject)
 
     def forget(self, subject: str) -> None:
-        """It is dropped, or cannot be read any more."""
+        """Remove a transaction that was dropped or cannot be read any more."""
         bucket = shard_of_subject(subject)
         of_bucket = self._deadlines_ms.get(bucket)
         if of_bucket is not None and of_bucket.pop(subject, None) is not None and not of_bucket:
@@ -55,21 +55,24 @@ class TransactionTally:
         self._ended.discard(subject)
 
     def deadlines(self, bucket: int) -> Mapping[str, int]:
-        """Of the bucket's open transactions, by subject; changes as messages are folded."""
+        """The deadlines of the bucket's open transactions, by subject; a live view."""
         return self._deadlines_ms.get(bucket, _NONE)
 
     def take_news(self) -> Mapping[int, Mapping[str, int]]:
-        """The deadlines that are new since the last call, by bucket and subject; some may belong to
-        transactions that have an outcome by now. No more than there are transactions."""
+        """The deadlines that are new since the last call, by bucket and subject.
+
+        Some may belong to transactions that have an outcome by now. Bounded by the number of
+        transactions.
+        """
         news, self._news = self._news, {}
         return news
 
     def ended(self) -> list[str]:
-        """Subjects of those that ended and of which their streams do not say so yet."""
+        """The subjects of ended transactions that their streams have not noted yet."""
         return list(self._ended)
 
     def ages(self) -> TransactionAges:
-        """As of now; asked from any thread."""
+        """The ages now; callable from any thread."""
         opened_ms = list(self._opened_ms.values())
         committing_ms = list(self._committing_ms.values())
         return TransactionAges(

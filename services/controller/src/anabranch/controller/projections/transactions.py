@@ -1,11 +1,11 @@
 """The part of the mirror that knows transactions, their gates and the applications' versions.
 
-Owns: every transaction that has not ended, and those that have and of which the stream does not
-say so yet. When the stream's own event tells what became of a transaction, it is forgotten here,
-and its messages may be purged. From then on the stream's outcomes answer for it.
+Owns: every transaction that has not ended, and every ended one that its stream has not noted yet.
+When an event of the stream records the outcome, the mirror drops the transaction, and its messages
+may be purged. From then on the stream's outcomes answer for it.
 
-The order in which transactions are to be committed is the order in the shard of the messages that
-decided it; it is noted as they are folded.
+Transactions commit in the order in which the shard stored the messages that decided them. This
+order is noted as the messages are folded.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from anabranch.controller.projections.transaction_slots import TransactionSlots
 from anabranch.controller.projections.transaction_tally import TransactionTally
 
 GATES = "txngate"
-"""The kind that subjects of these gates name."""
+"""The kind in the subjects of these gates."""
 _OPEN_GATE = GateState()
 
 
 @dataclass(slots=True)
 class _OfStream:
-    """Subjects of one stream's transactions. `committing`: with the place in the commit order."""
+    """Subjects of one stream's transactions; `committing` with their places in the commit order."""
 
     all: set[str] = field(default_factory=set)
     decided: set[str] = field(default_factory=set)
@@ -54,7 +54,7 @@ _NONE = _OfStream()
 
 
 class TransactionMirror:
-    """See the module; fed by the mirror."""
+    """The index of transactions by stream; the mirror feeds it."""
 
     def __init__(
         self, transactions: Family[Transaction], applications: Family[Application]
@@ -71,8 +71,9 @@ class TransactionMirror:
     # --- feeding ------------------------------------------------------------------------------
 
     def learn(self, message: EventMessage, change: tuple[Transaction, Transaction] | None) -> None:
-        """One more message of a transaction was folded, from before to after; None: it cannot be
-        read."""
+        """Note a folded message of a transaction. `change` is (before, after), or None if
+        unreadable.
+        """
         self.slots.keep(message.subject)
         self._announce(message.subject)
         if change is None:
@@ -93,7 +94,7 @@ class TransactionMirror:
             of.aborted.add(message.subject)
 
     def fold_gate(self, message: EventMessage) -> None:
-        """One more message of a stream's gate; others are passed over."""
+        """Fold a message of a stream's gate; ignore others."""
         if kind_of_subject(message.subject) != GATES:
             return
         try:
@@ -102,33 +103,33 @@ class TransactionMirror:
             self._gates[message.subject] = None
 
     def lose_gate(self, subject: str) -> None:
-        """A message of the gate could not be folded; the next one tells all of it."""
+        """Note that a message of the gate was not folded; the next one holds the whole state."""
         self._gates[subject] = None
 
     def drop_ended(self, before: Stream, after: Stream) -> None:
-        """The stream tells what became of transactions: they need not be known any more."""
+        """Drop the transactions whose outcomes the stream has recorded."""
         if after.outcome_count == before.outcome_count:
             return
         assert after.ref is not None
         added = after.outcome_count - before.outcome_count
         if before.ref is not None and added > len(after.outcomes):
-            # More ended than is told, as messages were purged before they were folded.
+            # More outcomes were added than the state lists, because messages were purged unread.
             self._unsure |= {one for one in self._of(after).all if self._has_outcome(one)}
         for outcome in after.outcomes[-added:]:
             self.forget(transaction_events(after.ref, after.incarnation, outcome.transaction_id))
 
     def drop_applications(self, deleted: Stream) -> None:
-        """The stream is deleted, and nobody goes on where its applications were."""
+        """Drop the applications of a deleted stream."""
         assert deleted.ref is not None
         start = transaction_key(deleted.ref, deleted.incarnation, "")
         known = {*self.applications.loaded, *self.applications.damaged}
         for subject in [one for one in known if one.startswith(start)]:
             self.applications.forget(subject)
-        # Who asks for the gate of a stream that is gone reads it where it is stored.
+        # A request for the gate of a deleted stream reads it from the event store.
         self._gates.pop(transaction_gate(deleted.ref, deleted.incarnation), None)
 
     def forget(self, subject: str) -> None:
-        """There is no such transaction any more, or there never was."""
+        """Drop a transaction that does not exist any more, or never did."""
         loaded = self.family.forget(subject)
         self.tally.forget(subject)
         self.slots.forget(subject)
@@ -147,8 +148,7 @@ class TransactionMirror:
             del self._by_stream[key]
 
     async def make_sure(self, stream: StreamRef, incarnation: int) -> None:
-        """Look again for those of the stream that may have ended unseen. Raises Unavailable,
-        Corrupt."""
+        """Load the transactions that may have ended unseen. Raises Unavailable, Corrupt."""
         of = self._by_stream.get((stream, incarnation), _NONE)
         for subject in sorted(self._unsure & of.all):
             if (await self.family.repository.load(subject)).state.status is None:
@@ -168,28 +168,33 @@ class TransactionMirror:
         return self.family.get(transaction_events(stream, incarnation, transaction))
 
     def seen(self, stream: Stream) -> TransactionsSeen:
-        """What the stream's transactions ask of it."""
+        """Whether the stream has transactions to commit, and aborted ones to note."""
         of = self._of(stream)
         if not of.all:
             return NO_TRANSACTIONS
         return TransactionsSeen(bool(of.committing), bool(of.aborted))
 
     def has_any(self, stream: Stream) -> bool:
-        """Whether any transaction of the stream is known."""
+        """Whether the mirror knows any transaction of the stream."""
         return bool(self._of(stream).all)
 
     def count(self, stream: StreamRef, incarnation: int) -> int:
-        """How many of them are known."""
+        """The number of the stream's known transactions."""
         return len(self._by_stream.get((stream, incarnation), _NONE).all)
 
     def listed(self, stream: StreamRef, incarnation: int) -> Sequence[Loaded[Transaction]]:
-        """All of them: those to be committed first, in commit order. Raises Corrupt."""
+        """The stream's known transactions, those to be committed first, in commit order. Raises
+        Corrupt.
+        """
         of = self._by_stream.get((stream, incarnation), _NONE)
         return self._in_order(of.all, of.committing)
 
     def decided(self, stream: StreamRef, incarnation: int) -> Sequence[Loaded[Transaction]]:
-        """`listed` without the open ones. Raises Corrupt, as what cannot be read may have an
-        outcome, and a place in the order."""
+        """`listed` without the open ones.
+
+        Raises Corrupt for an unreadable transaction, which may have an outcome and a place in the
+        order.
+        """
         of = self._by_stream.get((stream, incarnation), _NONE)
         return self._in_order(of.decided | (self.family.damaged.keys() & of.all), of.committing)
 
@@ -202,15 +207,15 @@ class TransactionMirror:
         return [loaded for loaded in found if loaded is not None]
 
     def all(self) -> Iterator[Loaded[Transaction]]:
-        """Of all streams, in no order, as long as nothing is folded."""
+        """All readable transactions, unordered; use it before the next await."""
         return self.family.readable()
 
     def gate(self, subject: str) -> GateState | None:
-        """A stream's gate, as folded so far; None: it cannot be read."""
+        """A stream's gate as folded so far; None if it cannot be read."""
         return self._gates.get(subject, _OPEN_GATE)
 
     async def changed(self, subject: str) -> None:
-        """Until something more is known of the transaction, or it is dropped."""
+        """Wait until the transaction changes or is dropped."""
         await self._waiters.setdefault(subject, asyncio.Event()).wait()
 
     def _has_outcome(self, subject: str) -> bool:

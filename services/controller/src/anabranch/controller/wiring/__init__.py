@@ -1,10 +1,12 @@
-"""Builds the controller from its settings and runs its parts until it is asked to stop.
+"""Builds the controller from its settings and runs its parts until the process is asked to stop.
 
-surroundings    what every part is built in: settings, connections, clock
-cluster         who is alive, who leads, where containers are
-workflows       which steps aggregates have
+surroundings    dependencies of every part: settings, connections, clock
+cluster         membership, leadership, placements, ownership of buckets
+runners         a workflow runner for each kind of aggregate
+jobs            the periodic jobs
 controller      all parts of a controller
-serving         their life, from the first to the last
+serving         their start, service and orderly end
+run             one controller in a process
 """
 
 from anabranch.controller.wiring.cluster import LEASE_PREFIX

@@ -1,4 +1,4 @@
-"""What a controller knows and does of the cluster that it is in."""
+"""The parts of a controller that concern the cluster: members, leader, placements, buckets."""
 
 import os
 import socket
@@ -24,12 +24,12 @@ from anabranch.controller.wiring.surroundings import Surroundings
 LEASE_PREFIX = "anabranch"
 HOST_LENGTH_MAX = 32
 UNSEEN_S_MAX = 10.0
-"""A controller that has not seen a beat of its own for longer is not ready."""
+"""A controller that has not seen its own beat for longer is not ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """See the module."""
+    """The cluster as this controller sees it, and this controller's share of it."""
 
     members: Membership
     leadership: Leadership
@@ -39,7 +39,7 @@ class Cluster:
     buckets: Buckets
 
     def desk(self) -> ClusterDesk:
-        """What answers queries about it."""
+        """The dependencies of queries about the cluster."""
         return ClusterDesk(
             self.members,
             self.placements,
@@ -49,7 +49,7 @@ class Cluster:
         )
 
     def count_members(self) -> Mapping[tuple[str, ...], float]:
-        """By (kind, state)."""
+        """The number of members by (kind, state)."""
         return Counter(
             (kind.value, "live" if found.live else "down")
             for kind in Kind
@@ -57,13 +57,13 @@ class Cluster:
         )
 
     def holds(self) -> Mapping[tuple[str, ...], float]:
-        """By reason, 1 while there is a hold."""
+        """1 for the reason of the current hold, 0 for other reasons."""
         hold = self.members.hold
         blind = hold is not None and hold.blind
         return {("blind",): int(blind), ("losses",): int(hold is not None and not blind)}
 
     def report(self, lifetime: Lifetime) -> None:
-        """Tell whether membership is ready; to be called on every change, and now and then."""
+        """Report the readiness of membership; called on every change and periodically."""
         members = self.members
         if not members.complete or not (members.seeing or members.hold):
             return
@@ -72,8 +72,12 @@ class Cluster:
 
 
 def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
-    """A hold takes no controller out of service, because what is served goes on as it was; but a
-    controller whose beats are not stored for long cannot store anything else either."""
+    """Membership's part of readiness.
+
+    A hold does not make a controller unready, because it continues to serve with the members that
+    it knows. But a controller whose beats are not stored for long cannot store anything else
+    either.
+    """
     if unseen_s > UNSEEN_S_MAX:
         return PartHealth(
             False, "NATS does not store this controller's beats: it is away or cannot write"
@@ -90,7 +94,7 @@ def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
 
 
 def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
-    """All of it, not started."""
+    """Build all parts; none is started."""
     settings, clock, containment = around.settings, around.clock, around.containment
     me = _myself(around)
     controllers = around.objects(subjects.CONTROLLERS_BUCKET)

@@ -64,7 +64,7 @@ class Controller:
     jobs: Jobs
 
     def buckets_changed(self, taken: frozenset[int], lost: frozenset[int]) -> None:
-        """Take up the work of new buckets, and none any more of lost ones."""
+        """Take up the work of the taken buckets, and stop the work of the lost ones."""
         _log.info("buckets changed", taken=sorted(taken), lost=sorted(lost))
         self.commands.own(self.cluster.buckets.owned_shards)
         self.runners.let_go()
@@ -73,12 +73,12 @@ class Controller:
             self.jobs.expirer.sweep_soon()
 
     def sweep(self) -> None:
-        """Wake the runners for everything that has work; they know what is theirs."""
+        """Wake the runners for every aggregate with work; they skip aggregates of other owners."""
         for subject in self.mirror.with_work():
             self.runners.wake(subject)
 
     def watch(self, metrics: ControllerMetrics) -> None:
-        """Let the metrics see it; once."""
+        """Register the metrics' sources; call it once."""
         buckets = self.cluster.buckets
         metrics.watch(
             active=self.runners.active_count,
@@ -105,10 +105,10 @@ class Controller:
 
 
 def build(around: Surroundings, bucket_count: int) -> Controller:
-    """Build all of it."""
+    """Build all parts of a controller."""
     client, clock = around.client, around.clock
     store = JetStreamEventStore(client, clock)
-    # Decisions are tried first on what the mirror, which is built later, has folded.
+    # A decision is first tried on the state that the mirror, which is built later, has folded.
     repositories = Repositories(store, around.ids, lambda subject: mirror.known(subject))  # noqa: PLW0108
     cluster = build_cluster(around, bucket_count)
     listener = FoldListener(
@@ -274,5 +274,5 @@ async def _reply(client: Client, inbox: str, answer: bytes) -> None:
     try:
         await client.publish(inbox, answer)
     except nats.errors.Error as error:
-        # The decision is durable; the caller asks again with the same command id.
+        # The decision is durable; the caller retries with the same command id.
         _log.warning("cannot send an answer", error=repr(error))

@@ -1,4 +1,4 @@
-"""The periodic jobs: `all` has each of them, and `periodic.job` says how they are done."""
+"""Builds the periodic jobs; `periodic.job` describes how they run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """`all`: what is done again and again. The others are those of them that somebody knows:
+    """`all` periodic jobs, and the parts of them that other components use.
 
-    `expirer` is told of buckets that were taken, `purger` counts, `exporter` is told of changes
-    (None: there is no tier 2). `timers` None: there is no Redis.
+    `expirer` learns of taken buckets, `purger` counts its purges for the metrics, and `exporter`
+    learns of changed streams (None without tier 2). `timers` is None without Redis.
     """
 
     all: tuple[Job, ...]
@@ -42,12 +42,12 @@ class Jobs:
     timers: TransactionTimers | None
 
     def reshaped(self, subject: str) -> None:
-        """A stream's shape changed."""
+        """Tell the exporter that a stream's shape changed."""
         if self.exporter is not None:
             self.exporter.wake(subject)
 
     async def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         if self.timers is not None:
             await self.timers.close()
 
@@ -55,7 +55,7 @@ class Jobs:
 def build_jobs(
     around: Surroundings, context: WorkContext, mirror: Mirror, buckets: Buckets, purge: Purge
 ) -> Jobs:
-    """Build all of them."""
+    """Build all periodic jobs."""
     url = around.settings.redis_url
     timers = RedisTimerWheel(url, LEASE_PREFIX) if url else None
     expirer = TransactionExpirer(
@@ -114,7 +114,9 @@ def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> Str
 
 
 def _trimmer(around: Surroundings, mirror: Mirror, buckets: Buckets, purge: Purge) -> EventTrimmer:
-    """Two that trim the same do no harm: a purge names what it deletes."""
+    """Two controllers may trim the same aggregate: a purge names the sequence below which it
+    deletes.
+    """
     return EventTrimmer(
         mirror.folded,
         purge,
@@ -126,7 +128,7 @@ def _trimmer(around: Surroundings, mirror: Mirror, buckets: Buckets, purge: Purg
 
 
 def counting_outcomes(metrics: ControllerMetrics, buckets: Buckets) -> Callable[[str, str], None]:
-    """Counts what was decided about transactions of owned buckets, so that each counts once."""
+    """Count decided outcomes of transactions in owned buckets, so that each counts once."""
 
     def count(subject: str, outcome: str) -> None:
         if buckets.owns_aggregate(subject):

@@ -36,13 +36,13 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     """Run until asked to stop.
 
     Raises Unavailable (no NATS), Unauthorized (NATS refuses the credentials), MetadataNotSynced,
-    StreamRewound, InvalidSetting (other constants).
+    StreamRewound, InvalidSetting (the cluster was created with other constants).
     """
     clock = SystemClock()
     telemetry = lifetime.telemetry
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
     if settings.tier2_url:
-        shared_location(settings.tier2_url)  # wrong for ever if it is wrong now
+        shared_location(settings.tier2_url)  # a wrong URL stays wrong, so fail at the start
     client = await connect_nats(settings.nats, "controller")
     rng = system_rng()
     containment = Containment(clock, rng)

@@ -1,4 +1,4 @@
-"""A runner for every kind of aggregate that has work."""
+"""A workflow runner for every kind of aggregate that has work."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,35 +17,35 @@ from anabranch.controller.workflows.steps import STEPS, workflow_of
 
 @dataclass(frozen=True, slots=True)
 class Runners:
-    """The runners, by the name of the kind."""
+    """The runners, by the name of the kind of aggregate."""
 
     by_name: Mapping[str, Runner[Any, Any, Any]]
 
     def jobs(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        """What has to be served, with a name for each."""
+        """Name and serve function of each runner."""
         for kind in KINDS:
             if kind.name in self.by_name:
                 yield f"workflows of {kind.plural}", self.by_name[kind.name].serve
 
     def wake(self, subject: str) -> None:
-        """There may be something to do for the aggregate."""
+        """Wake the aggregate's runner, because there may be work."""
         self.by_name[kind_of_subject(subject)].wake(subject)
 
     def let_go(self) -> None:
-        """Give up what is no longer owned."""
+        """Stop the work on aggregates that this controller no longer owns."""
         for runner in self.by_name.values():
             runner.let_go()
 
     def progress(self) -> list[StepProgress]:
-        """The steps under way."""
+        """The steps in progress."""
         return [step for runner in self.by_name.values() for step in runner.progress()]
 
     def failures(self) -> list[StepProgress]:
-        """The steps that fail at the moment."""
+        """The steps that are failing."""
         return [step for runner in self.by_name.values() for step in runner.failures()]
 
     def active_count(self) -> int:
-        """Aggregates that are worked on, or will be."""
+        """The number of aggregates in work or waiting for it."""
         return sum(runner.active_count for runner in self.by_name.values())
 
 
@@ -57,7 +57,7 @@ def build_runners(
     owns: Callable[[str], bool],
     containment: Containment,
 ) -> Runners:
-    """Build all of them. `owns(subject)`: whether the aggregate is this controller's to work on."""
+    """Build all runners. `owns(subject)` tells whether this controller works on the aggregate."""
     return Runners(
         {
             kind.name: Runner(

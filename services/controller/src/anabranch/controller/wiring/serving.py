@@ -1,4 +1,4 @@
-"""The life of a controller: its parts start, serve, and end in order."""
+"""The life of a controller: its parts start, serve, and stop in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def serve(controller: Controller, lifetime: Lifetime) -> None:
-    """Run until asked to stop; commands in hand come to their ends."""
+    """Run until asked to stop, and finish the commands in hand first."""
     cluster = controller.cluster
     cluster.members.on_change(partial(cluster.report, lifetime))
     for part in PARTS:
@@ -29,7 +29,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
         tasks: list[asyncio.Task[None]] = []
 
         def keep(job: str, work: Callable[[], Awaitable[None]]) -> None:
-            """Have a job go on whatever it raises, but for what is to end this process."""
+            """Keep a job running after any error, except those that must end this process."""
             kept = controller.around.containment.keep(job, work, StreamRewound, ProcessReplaced)
             tasks.append(group.create_task(kept))
 
@@ -90,10 +90,10 @@ async def _repeat(controller: Controller, lifetime: Lifetime, job: Job) -> None:
 
 
 async def _announce(controller: Controller) -> None:
-    """Tell of operations that ended in the buckets that are owned.
+    """Publish a notice for each operation that ended in an owned bucket.
 
-    Notices are a courtesy: whoever misses one, because nobody or somebody else owned the bucket,
-    asks for the operation.
+    Notices are best effort. While a bucket changes its owner, a notice may be missing; the caller
+    then queries the operation.
     """
     buckets = controller.cluster.buckets
     while True:

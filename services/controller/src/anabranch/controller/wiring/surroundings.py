@@ -1,4 +1,4 @@
-"""What every part of a controller is built in."""
+"""The dependencies of every part of a controller."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from anabranch.controller.workflows.observed import Observer
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Settings, the connection to NATS, what is random or passes, and where defects end."""
+    """Settings, the connection to NATS, clock and randomness, telemetry, containment of defects."""
 
     settings: Settings
     client: Client
@@ -25,5 +25,5 @@ class Surroundings:
     containment: Containment
 
     def objects(self, bucket: str) -> JetStreamObjectStore:
-        """A KV bucket."""
+        """The KV bucket with this name."""
         return JetStreamObjectStore(self.client, self.clock, bucket)

@@ -1,1 +1,1 @@
-"""Deciding commands: the kind of aggregate that takes each, and the circumstances."""
+"""Decisions on commands: the kind of aggregate that each changes, and the circumstances."""

@@ -1,4 +1,4 @@
-"""The outside world of deciding a command, and the change of its aggregate."""
+"""The dependencies of deciding a command, and the change of its aggregate."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ Reply = Callable[[str, bytes], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDesk:
-    """The outside world of deciding a command.
+    """The dependencies of deciding a command.
 
-    `repositories`: the aggregates as they are stored; `histories`: the epochs of streams.
+    `repositories` hold the stored aggregates, `histories` the epochs of streams.
     `require_not_parked(subject)` raises Parked for an aggregate that a defect stopped. `clock` is
-    this controller's, and `store_clock` knows how that of the store differs from it. `reply` sends
-    answers; `observer` counts and traces.
+    this controller's clock; `store_clock` knows its difference to the clock of the NATS server.
+    `reply` sends answers; `observer` collects metrics and traces.
     """
 
     repositories: Repositories
@@ -46,10 +46,10 @@ async def change(
     subject: str,
     decide: Callable[[Loaded[S]], Sequence[E]],
 ) -> Loaded[S]:
-    """`transact`, in the trace of the command. A command that changes nothing, because it was
-    accepted before, is answered for a parked aggregate too.
+    """Run `transact` in the trace of the command.
 
-    Raises Parked, also for an aggregate that a defect keeps from being folded.
+    A command that was accepted before changes nothing; the controller therefore answers it even if
+    the aggregate is parked. Raises Parked, also if a defect prevents folding the aggregate.
     """
 
     desk.observer.traces.remember(subject, current_trace_parent())

@@ -1,4 +1,4 @@
-"""Commands about reader groups: they depend on the scope, and on the streams that are named."""
+"""Commands about reader groups: a decision depends on the scope and the named streams."""
 
 from anabranch.common.contracts.reader_groups import DeleteReaderGroup
 from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
@@ -14,11 +14,11 @@ from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.handlers.deciding.desk import CommandDesk, change
 
 STREAMS_AT_ONCE_MAX = 16
-"""That are read for one command about a reader group."""
+"""Streams that are read concurrently for one command about a reader group."""
 
 
 async def decide_group(desk: CommandDesk, command: GroupCommand) -> Loaded[ReaderGroup]:
-    """Decide on the group, knowing its scope and streams."""
+    """Decide on the group, given its scope and streams."""
     ref = GroupRef(scope_name(command.scope), stream_name(command.group))
     scope = (await desk.repositories[SCOPES].load(scope_events(ref.scope))).state
     at = group_decide.Circumstances(
@@ -36,7 +36,7 @@ async def decide_group(desk: CommandDesk, command: GroupCommand) -> Loaded[Reade
 
 
 async def _seen_streams(desk: CommandDesk, command: GroupCommand) -> dict[str, SeenStream]:
-    """The streams that the command names and that were ever created."""
+    """The streams that the command names, except those that never existed."""
     found: dict[str, SeenStream] = {}
 
     async def see(ref: StreamRef) -> None:

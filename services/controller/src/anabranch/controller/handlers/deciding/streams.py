@@ -1,4 +1,4 @@
-"""Commands about streams: they depend on the scope, and some on old epochs."""
+"""Commands about streams: a decision depends on the scope, and sometimes on old epochs."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,11 @@ from anabranch.controller.handlers.deciding.desk import CommandDesk, change
 from anabranch.controller.projections.histories import HistoryNotLoaded
 
 HISTORY_ATTEMPTS_MAX = 4
-"""Between fetching a history and deciding, others may push it out of the memory."""
+"""Other streams may evict a fetched history from the cache before the decision uses it."""
 
 
 async def decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[Stream]:
-    """Decide on the stream, knowing whether its scope is open."""
+    """Decide on the stream, given whether its scope is open."""
     ref = StreamRef(scope_name(command.scope), any_stream_name(command.stream))
     scope = (await desk.repositories[SCOPES].load(scope_events(ref.scope))).state
     incarnation = scope.incarnation if scope.is_open else None

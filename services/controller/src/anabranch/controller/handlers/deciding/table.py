@@ -1,4 +1,4 @@
-"""Which kind of aggregate takes a command."""
+"""The decider of each command, with the kind of aggregate that it changes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, get_args
@@ -16,7 +16,7 @@ from anabranch.controller.handlers.deciding.streams import decide_stream
 
 
 class Decider(NamedTuple):
-    """`decide` loads the aggregate, decides, and stores the events; it returns it as it is then."""
+    """`decide` loads the aggregate, decides, stores the events, returns the changed aggregate."""
 
     kind: Kind[Any, Any]
     decide: Callable[[CommandDesk, Any], Awaitable[Loaded[Any]]]

@@ -1,1 +1,1 @@
-"""What every query needs: the desk, pages, kept answers, parked work."""
+"""The dependencies that queries share: the desk, pages, kept answers, parked work."""

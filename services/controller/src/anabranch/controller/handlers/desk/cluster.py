@@ -1,4 +1,4 @@
-"""Queries about the cluster itself: members, leader, holds. Each controller tells its own view."""
+"""Queries about the cluster: members, leader, holds. Each controller answers with its own view."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,7 +21,9 @@ TellPeers = Callable[[str, bytes, float], Awaitable[Iterable[tuple[str, bytes]]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterDesk:
-    """What answering needs. `bucket_owners`: the controller id for each bucket that has one."""
+    """The dependencies of cluster queries. `bucket_owners` maps each owned bucket to a controller
+    id.
+    """
 
     members: Membership
     placements: Placements
@@ -30,7 +32,7 @@ class ClusterDesk:
     bucket_owners: Callable[[], Mapping[int, str]] = dict
 
     def list_nodes(self) -> tuple[NodeDescription, ...]:
-        """Every segment store, by node id. Raises Unavailable until all were seen."""
+        """Every segment store, by node id. Raises Unavailable until membership is complete."""
         self.members.require_complete()
         placed: Counter[str] = Counter()
         opened: Counter[str] = Counter()
@@ -95,7 +97,9 @@ class ClusterDesk:
         )
 
     async def confirm(self, query: contracts.ConfirmLosses) -> contracts.LossesConfirmed:
-        """What is held is gone indeed; the other controllers are told."""
+        """Confirm that the held members are lost, and forward the confirmation to other
+        controllers.
+        """
         held = self.members.confirm(query.members)
         if held and query.tell_others:
             told = contracts.ConfirmLosses(
@@ -140,7 +144,7 @@ async def cluster_overview(desk: HasCluster, _query: contracts.ShowCluster) -> C
 
 
 async def confirm_losses(desk: HasCluster, query: contracts.ConfirmLosses) -> Contract:
-    """What is held for too many losses is gone indeed."""
+    """Confirm that the members behind a hold are lost."""
     return await desk.cluster.confirm(query)
 
 

@@ -1,8 +1,8 @@
-"""The outside world of answering queries, and how a query about a stream is answered.
+"""The dependencies of answering queries, and the rules for answers about a stream.
 
-An answer that says "no" or "never again" (not found, sealed, no successors) is given only after
-the mirror has folded everything that the subject's shard had stored when the question came. What
-is folded can only be behind, so any other answer is given at once.
+The mirror may be behind the event store, so a negative or final answer (not found, sealed, no
+successors) could be wrong. Such an answer is given only after the mirror has folded everything that
+the subject's shard had stored when the query arrived. Any other answer is given at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -49,23 +49,24 @@ Q = TypeVar("Q", bound=AboutStream)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDesk:
-    """The outside world of answering queries. The parts that change something are marked with *.
+    """The dependencies of answering queries. Parts marked with * can change something.
 
     Streams and other aggregates:
-        `mirror`: all of them as folded so far; `history(stream)`: all epochs of a stream;
-        `kept`: encoded answers that are given again while they are true.
+        `mirror`: all aggregates as folded so far; `history(stream)`: all epochs of a stream;
+        `kept`: encoded answers that are reused while they are true.
     Segment stores:
-        `locate(segments)`: which store serves each, in the order asked; `list_containers()` and
-        `list_nodes()`: where all are; `rate(segment)`: how fast a segment is written, None if that
-        is not known; `segment_length(segment)`: asks its store; `change_placement`*: moves a
-        container, or gives up its lost tail.
+        `locate(segments)`: the store of each segment, in the order of the request;
+        `list_containers()` and `list_nodes()`: all containers and all stores; `rate(segment)`: the
+        segment's write rate, None if unknown; `segment_length(segment)`: its length;
+        `change_placement`*: moves a container, or abandons its lost tail.
     Transactions and writers:
         `transactions`*: begins and ends them; `writer_times`*: the times that writers noted, None
         without Redis.
     Operations:
-        `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: puts
-        a query to all others; `parked`*: work that a defect stopped; `cluster`*: members and holds.
-    `observer`: counts and traces.
+        `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: sends
+        a query to all other controllers; `parked`*: work that a defect stopped; `cluster`*: members
+        and holds.
+    `observer` collects metrics and traces.
     """
 
     mirror: Mirror
@@ -88,9 +89,9 @@ class QueryDesk:
 
 
 class Follows(NamedTuple):
-    """An answer that follows from this state of a stream alone: good while it is present.
+    """An answer that follows from one state of a stream alone and is valid while that is current.
 
-    `at_head`: it may be given only once the mirror has reached the head.
+    If `at_head`, the answer may be reused only after the mirror has reached the head.
     """
 
     answer: Contract
@@ -101,7 +102,7 @@ class Follows(NamedTuple):
 Answered = Contract | Follows
 Handler = Callable[[QueryDesk, Q], Awaitable[Answered]]
 Table = Mapping[str, tuple[type[queries.Query], Callable[[QueryDesk, Any], Awaitable[Answered]]]]
-"""Query name → (what is asked, who answers)."""
+"""Query name → (message, handler)."""
 
 
 def answer_of(answered: Answered) -> Contract:
@@ -130,7 +131,7 @@ async def stream_at_head(desk: QueryDesk, query: AboutStream) -> Loaded[Stream]:
 
 
 def active_stream(desk: QueryDesk, query: AboutStream) -> Loaded[Stream] | None:
-    """The stream as folded so far, if it is one of which nothing final can be said."""
+    """The stream as folded so far, if it is active; any other state needs an answer at the head."""
     ref = StreamRef(scope_name(query.scope), any_stream_name(query.stream))
     loaded = desk.mirror.stream(ref)
     is_active = loaded is not None and loaded.state.status is StreamState.ACTIVE
@@ -140,9 +141,9 @@ def active_stream(desk: QueryDesk, query: AboutStream) -> Loaded[Stream] | None:
 async def meant_stream(
     desk: QueryDesk, query: AboutStream, incarnation: int | None
 ) -> Loaded[Stream]:
-    """The stream, of the life that is meant (None: of the present one).
+    """The stream, in the given incarnation (None: the current one).
 
-    Raises StreamNotFound (also: it has another life), ScopeNotFound.
+    Raises ScopeNotFound, and StreamNotFound, also if the stream has another incarnation.
     """
     seen = active_stream(desk, query)
     if seen is not None and incarnation in (None, seen.state.incarnation):
@@ -153,7 +154,7 @@ async def meant_stream(
 async def meant_at_head(
     desk: QueryDesk, query: AboutStream, incarnation: int | None
 ) -> Loaded[Stream]:
-    """The same with everything stored by now."""
+    """Like `meant_stream`, with everything stored by now."""
     found = await stream_at_head(desk, query)
     if incarnation not in (None, found.state.incarnation):
         raise StreamNotFound(
@@ -166,7 +167,7 @@ async def meant_at_head(
 
 
 def from_state(answer: Callable[[Loaded[Stream], Q], A]) -> Handler[Q]:
-    """Answers from the present state; what `answer` refuses, only at the head."""
+    """Answer from the folded state; if `answer` refuses, answer from the state at the head."""
 
     async def handle(desk: QueryDesk, query: Q) -> Answered:
         seen = active_stream(desk, query)
@@ -188,7 +189,7 @@ def _always(_answer: Contract) -> bool:
 def from_history(
     answer: Callable[[Stream, History, Q], A], is_sure: Callable[[A], bool] = _always
 ) -> Handler[Q]:
-    """Answers from state and history; what `answer` refuses or `is_sure` denies, at the head."""
+    """Answer from state and history; at the head if `answer` refuses or `is_sure` is false."""
 
     async def handle(desk: QueryDesk, query: Q) -> Answered:
         seen = active_stream(desk, query)

@@ -1,9 +1,9 @@
-"""Encoded answers that are given again while the state that they follow from is the present one.
+"""Encoded answers that are reused while the state that they follow from is current.
 
-Owns: the answers asked for last, by the query's name and its bytes, up to a size in all. An answer
-is true as long as the mirror holds the very state that it was made from; that is looked at each
-time, so nothing has to be thrown away when a stream changes. A point that a query demands is part
-of its bytes: who answered it once has reached that point.
+Owns: the answers to the most recent queries, by the query's name and bytes, up to a total size. An
+answer is true as long as the mirror holds the very state from which the answer was made. Every
+reuse checks this, so a change of a stream needs no invalidation. If a query demands a read token,
+the token is part of the query's bytes: this controller had reached it when it first answered.
 """
 
 from collections import OrderedDict
@@ -14,13 +14,13 @@ from anabranch.controller.domain.stream.state import Stream
 
 SIZE_BYTES_MAX = 16 * 1024 * 1024
 ENTRY_SIZE_BYTES = 512
-"""What an entry takes beside its bytes."""
+"""The estimated overhead of an entry beside its bytes."""
 
 
 class Kept(NamedTuple):
-    """An encoded answer and the state that it follows from, which may be a former one.
+    """An encoded answer and the state that it follows from, which may be outdated.
 
-    `at_head`: it may be given only once the mirror has reached the head.
+    If `at_head`, the answer may be reused only after the mirror has reached the head.
     """
 
     state: Loaded[Stream]
@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 
 
 class KeptAnswers:
-    """At most `size_bytes_max` of them; the ones asked for least recently go."""
+    """A cache of answers that evicts the least recently used ones above `size_bytes_max`."""
 
     def __init__(self, size_bytes_max: int = SIZE_BYTES_MAX) -> None:
         self._size_bytes_max = size_bytes_max
@@ -37,14 +37,14 @@ class KeptAnswers:
         self.size_bytes = 0
 
     def find(self, name: str, body: bytes) -> Kept | None:
-        """The answer that was kept last for this query."""
+        """The answer that was last kept for this query, current or not."""
         found = self._kept.get((name, body))
         if found is not None:
             self._kept.move_to_end((name, body))
         return found
 
     def keep(self, name: str, body: bytes, kept: Kept) -> None:
-        """Keep an answer in the place of an earlier one to the same query."""
+        """Keep an answer, replacing an earlier answer to the same query."""
         self._drop(self._kept.pop((name, body), None), body)
         self._kept[name, body] = kept
         self.size_bytes += len(body) + len(kept.answer) + ENTRY_SIZE_BYTES

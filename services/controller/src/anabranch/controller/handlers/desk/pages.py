@@ -1,4 +1,4 @@
-"""Pages: as many things as were asked for, or as fit into one answer."""
+"""Pages of a list: limited by the requested count and by the size of an answer."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -7,13 +7,13 @@ from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import InvalidRequest
 
 PAGE_SIZE_BYTES_MAX = 512 * 1024
-"""Of the things in a page as JSON; the first one may be larger."""
+"""The maximum size of a page's items as JSON; a page always holds at least one item."""
 
 T = TypeVar("T", bound=Contract)
 
 
 def page_of(things: Iterable[T], count: int) -> tuple[tuple[T, ...], bool]:
-    """The first of the things, at most `count`, and whether more follow."""
+    """The first items, at most `count`, and whether more follow."""
     page: list[T] = []
     size_bytes = 0
     for thing in things:
@@ -25,7 +25,7 @@ def page_of(things: Iterable[T], count: int) -> tuple[tuple[T, ...], bool]:
 
 
 def number_in(page_token: str) -> int | None:
-    """A token that is a number; None: the first page. Raises InvalidRequest."""
+    """The number in a page token; None for the first page. Raises InvalidRequest."""
     if not page_token:
         return None
     if not page_token.isascii() or not page_token.isdigit() or len(page_token) > 19:

@@ -1,7 +1,7 @@
-"""Queries about what is parked, answered by any controller.
+"""Queries about parked commands and work; any controller can answer them.
 
-Commands are kept in a stream that all controllers read. Work is parked in the memory of whichever
-controller met the defect, so the one that is asked asks the others.
+Parked commands are in a stream that all controllers read. Parked work is in the memory of the
+controller that met the defect, so the controller that answers asks the others.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,21 +26,22 @@ from anabranch.controller.ports import AskPeers, ParkedCommands
 from anabranch.controller.projections.mirror import Mirror
 
 BODY_LENGTH_MAX = 1024
-"""Characters of a body that a list shows: a whole page must fit into a message."""
+"""Characters of a command's body in a list: a whole page must fit into a message."""
 WORK_ERROR_LENGTH_MAX = 200
 PEERS_DEADLINE_S = 2.0
 RELOADS_MAX = 3
-"""More events may come while an aggregate is read."""
+"""An aggregate may change again while it is reloaded."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedDesk:
-    """Parked commands, `commands`, and the work that this controller, `controller_id`, has parked,
-    `containment`.
+    """The dependencies of queries about parked things.
 
-    `resume` takes up an aggregate's work again, by its subject; `ask_peers` asks the others.
+    `commands` holds the parked commands; `containment` holds the work that this controller,
+    `controller_id`, parked. `resume(subject)` resumes the work of an aggregate; `ask_peers` sends a
+    query to the other controllers.
     """
 
     commands: ParkedCommands
@@ -51,7 +52,7 @@ class ParkedDesk:
 
 
 async def list_parked(desk: ParkedDesk, query: ListParked) -> Contract:
-    """Work, then a page of commands. Raises Unavailable."""
+    """List parked work on the first page, then a page of commands. Raises Unavailable."""
     work = [] if query.page_token else _work_here(desk)
     if query.only_here:
         return ParkedList(commands=tuple(work[:WORK_TOLD_MAX]))
@@ -68,7 +69,9 @@ async def list_parked(desk: ParkedDesk, query: ListParked) -> Contract:
 
 
 async def redrive_parked(desk: ParkedDesk, query: RedriveParked) -> Contract:
-    """Publish a command again, or take up work again, everywhere. Raises Unavailable."""
+    """Publish a command again, or resume an aggregate's work on all controllers. Raises
+    Unavailable.
+    """
     name = query.command_id
     if ":" not in name:
         done = await desk.commands.redrive(name)
@@ -80,7 +83,10 @@ async def redrive_parked(desk: ParkedDesk, query: RedriveParked) -> Contract:
 
 
 async def drop_parked(desk: ParkedDesk, query: DropParked) -> Contract:
-    """Remove a command; work cannot be dropped, for its state asks for it. Raises Unavailable."""
+    """Remove a command. Raises Unavailable.
+
+    Parked work cannot be dropped, because the aggregate's state still requires it.
+    """
     done = ":" not in query.command_id and await desk.commands.drop(query.command_id)
     return ParkedChanged(command_id=query.command_id, was_parked=done)
 
@@ -88,7 +94,7 @@ async def drop_parked(desk: ParkedDesk, query: DropParked) -> Contract:
 async def resume(
     containment: Containment, mirror: Mirror, wake: Callable[[str], None], subject: str
 ) -> None:
-    """Take up the work on an aggregate again, whatever was parked of it. Raises Unavailable."""
+    """Resume all parked work on an aggregate. Raises Unavailable."""
     containment.forgive_everything_but(FOLD, subject)
     for _ in range(RELOADS_MAX):
         if await mirror.reload(subject):
@@ -115,7 +121,7 @@ async def _redrive_here(desk: ParkedDesk, name: str) -> bool:
 
 
 async def _work_elsewhere(desk: ParkedDesk) -> list[ParkedDescription]:
-    """What others parked; a fold that fails everywhere is told by each."""
+    """The work that other controllers parked; each of them lists a fold that fails everywhere."""
     found: list[ParkedDescription] = []
     question = ListParked(only_here=True).model_dump_json().encode()
     for controller, answer in await desk.ask_peers("list_parked", question, PEERS_DEADLINE_S):

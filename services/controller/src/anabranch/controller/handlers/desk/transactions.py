@@ -1,7 +1,7 @@
-"""What answering queries about transactions needs besides the mirror, and what it remembers.
+"""The dependencies of queries about transactions, and this controller's memory of them.
 
-Owns: of which transactions this controller knows that all their segments were made, and how many
-callers wait for an end. Both may be lost: segments are made again, callers ask again.
+Owns: the ids of transactions whose segments all exist, and the number of callers that wait for an
+end. A restart may lose both: the controller then creates segments again, and callers retry.
 """
 
 from collections import OrderedDict
@@ -19,14 +19,14 @@ from anabranch.controller.ports import OutcomeChunks, SegmentStores
 
 MADE_MAX = 65_536
 WAITING_MAX = 64
-"""Fewer than the slow queries that are answered at a time: others must get their turn."""
+"""Below the number of slow queries that run concurrently, so that others get their turn."""
 
 
 class MadeSegments:
-    """The ids of transactions whose segments were all made, those used last.
+    """The ids of the most recently used transactions whose segments all exist.
 
-    A transaction may be stored without its segments: who began it was lost in between. It must
-    not be committed like that, because what is merged has to be there.
+    A controller may crash after it stored a transaction and before it created the segments. Such a
+    transaction must not be committed, because a merge needs every source segment.
     """
 
     def __init__(self, count_max: int = MADE_MAX) -> None:
@@ -37,7 +37,7 @@ class MadeSegments:
         return transaction in self._known
 
     def add(self, transaction: str) -> None:
-        """They were made."""
+        """Note that the transaction's segments exist."""
         self._known[transaction] = None
         self._known.move_to_end(transaction)
         while len(self._known) > self._count_max:
@@ -45,31 +45,31 @@ class MadeSegments:
 
 
 class Waiting:
-    """Counts those who wait for a transaction's end."""
+    """Counts the callers that wait for a transaction's end."""
 
     def __init__(self, count_max: int = WAITING_MAX) -> None:
         self._count_max = count_max
         self.count = 0
 
     def enter(self) -> bool:
-        """One more waits, and leaves in the end; False: too many do, so this one may not."""
+        """Count one more caller, which must call `leave`; return False if too many wait already."""
         if self.count >= self._count_max:
             return False
         self.count += 1
         return True
 
     def leave(self) -> None:
-        """One of them waits no more."""
+        """Count one caller less."""
         assert self.count > 0
         self.count -= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDesk:
-    """The outside world of transactions.
+    """The dependencies of requests of transactions.
 
-    `transactions` and `applications` are stored in `store`; `gates`: of their streams; `stores`:
-    where their segments are; `outcomes`: those that have left the streams' states. `made` and
+    `transactions` and `applications` are stored in `store`. `gates` are the gates of their streams,
+    `stores` hold their segments, and `outcomes` are those that left the streams' states. `made` and
     `waiting` are this controller's memory.
     """
 

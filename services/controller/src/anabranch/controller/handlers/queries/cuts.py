@@ -1,4 +1,4 @@
-"""Queries about a stream's cuts: where it begins and ends, what lies between."""
+"""Queries about a stream's cuts: its head, its tail, and the segments between two cuts."""
 
 from anabranch.common.contracts import stream_queries as asked
 from anabranch.common.contracts.base import Contract
@@ -53,7 +53,7 @@ def _between(
 
 
 async def tail_cut(desk: QueryDesk, query: asked.TailCut) -> Contract:
-    """Where the stream ends now; no batch of transactions is divided (`TailCuts`).
+    """The tail of the stream now; the cut divides no commit batch (`TailCuts`).
 
     Raises StreamNotFound, ScopeNotFound, Unavailable.
     """
@@ -61,7 +61,7 @@ async def tail_cut(desk: QueryDesk, query: asked.TailCut) -> Contract:
     try:
         stream, lengths = await TailCuts(desk.mirror, desk.segment_length).of(ref)
     except StreamNotFound:
-        await found_scope(desk, ref.scope)  # the scope may be missing, too
+        await found_scope(desk, ref.scope)  # the scope may be missing too
         raise
     return cut_answers.cut_with_lengths(stream, await desk.history(stream), lengths)
 

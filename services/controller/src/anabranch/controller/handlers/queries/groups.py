@@ -1,4 +1,4 @@
-"""Queries about reader groups, and about who subscribes to a stream."""
+"""Queries about reader groups and about the subscribers of a stream."""
 
 from itertools import islice
 
@@ -15,7 +15,7 @@ from anabranch.controller.handlers.desk.desk import QueryDesk, Table, found_scop
 async def describe_reader_group(desk: QueryDesk, query: asked.DescribeReaderGroup) -> Contract:
     """The group, also while it is created or deleted. Raises ReaderGroupNotFound, ScopeNotFound.
 
-    One that is about to go is described at the head: it may be gone.
+    A group that is being deleted is described at the head, because it may be gone by now.
     """
     ref = GroupRef(scope_name(query.scope), stream_name(query.group))
     loaded = desk.mirror.group(ref)
@@ -43,7 +43,7 @@ def _described(group: ReaderGroup) -> asked.ReaderGroupDescription:
 
 
 async def list_reader_groups(desk: QueryDesk, query: asked.ListReaderGroups) -> Contract:
-    """The scope's groups, sorted; half-created ones are left out. Raises ScopeNotFound."""
+    """The scope's groups, sorted, without half-created ones. Raises ScopeNotFound."""
     scope = (await found_scope(desk, scope_name(query.scope))).name
     names = desk.mirror.names.of(GROUPS, scope, after=query.page_token)
     found = tuple(islice(names, query.page_size + 1))
@@ -55,7 +55,8 @@ async def list_reader_groups(desk: QueryDesk, query: asked.ListReaderGroups) -> 
 async def list_subscribers(desk: QueryDesk, query: asked.ListSubscribers) -> Contract:
     """The stream's subscribers, sorted. Raises StreamNotFound, ScopeNotFound.
 
-    At the head, because whoever asks may know of the group alone, which is of another shard.
+    The answer is made at the head: a caller may have learned of the subscription from the group
+    alone, which can be in another shard.
     """
     loaded = await stream_at_head(desk, query)
     return asked.SubscriberList(

@@ -1,4 +1,4 @@
-"""Scopes and streams by name, a page at a time. A page's token is the last name given."""
+"""Lists of scopes and streams by name, in pages. A page token is the last name of a page."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -29,7 +29,7 @@ async def describe_scope(desk: QueryDesk, query: queries.DescribeScope) -> Contr
 
 
 async def list_streams(desk: QueryDesk, query: queries.ListStreams) -> Contract:
-    """The scope's streams, sorted; half-created ones are left out."""
+    """The scope's streams, sorted, without half-created ones. Raises ScopeNotFound."""
     scope = ScopeName((await found_scope(desk, scope_name(query.scope))).name)
     if query.details:
         return _described_page(desk, scope, query)
@@ -39,7 +39,7 @@ async def list_streams(desk: QueryDesk, query: queries.ListStreams) -> Contract:
 
 
 def _described_page(desk: QueryDesk, scope: ScopeName, query: queries.ListStreams) -> Contract:
-    """Ends early where the descriptions would be too much for one answer."""
+    """The page ends early if the descriptions would not fit into one answer."""
     unreadable: list[str] = []
 
     def descriptions() -> Iterator[queries.StreamDescription]:
@@ -63,7 +63,7 @@ def _described_page(desk: QueryDesk, scope: ScopeName, query: queries.ListStream
 def _listed(
     desk: QueryDesk, scope: ScopeName, query: queries.ListStreams
 ) -> Iterator[tuple[str, Loaded[Stream] | None]]:
-    """Name and stream; None for one that cannot be read. Internal ones are left out."""
+    """Names and streams without internal ones; the stream is None if it cannot be read."""
     for name in desk.mirror.names.of(STREAMS, scope, after=query.page_token, tag=query.tag):
         if is_internal(name):
             continue
@@ -75,7 +75,7 @@ def _is_creating(stream: Loaded[Stream] | None) -> bool:
 
 
 def paged(names: Iterator[str], size: int) -> tuple[tuple[str, ...], str]:
-    """The page, and the token of the next one ("" on the last)."""
+    """A page, and the token of the next page ("" for the last page)."""
     found = tuple(islice(names, size + 1))
     page = found[:size]
     return page, page[-1] if len(found) > size else ""

@@ -1,6 +1,6 @@
-"""Accepted commands by their ids, and as a list.
+"""Queries for one accepted command by its id, and for a list of them.
 
-What a running one is tried for is told by the controller that works on it; `list_work` asks all.
+Only the controller that runs an operation knows its attempts and errors; `list_work` asks all.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,14 +29,14 @@ from anabranch.controller.projections.mirror import Known
 from anabranch.controller.projections.points import points_at, points_of_heads
 
 LOOKED_AT_MAX = 20_000
-"""For one page, so that no query holds up the others: where few are wanted, pages are short."""
+"""Per page, so that no query delays the others; if few operations match, pages are short."""
 
 Progress = Mapping[str, StepProgress]
 """By subject."""
 
 
 async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contract:
-    """Where an accepted command stands. Raises OperationNotFound."""
+    """The state of an accepted command. Raises OperationNotFound."""
     subject = _subject(query)
     found = _find(desk, query.operation, subject)
     if found is None:
@@ -57,10 +57,11 @@ async def get_operation(desk: QueryDesk, query: queries.GetOperation) -> Contrac
 
 
 async def _points_after(desk: QueryDesk, loaded: Known) -> tuple[ReadToken, ...]:
-    """Up to where everything is stored that an operation which ended in this state has done.
+    """Points that include everything that the operation has changed, once it ended in this state.
 
-    The work of a scope or a reader group changes streams of other shards, before its own last
-    event: these changes are stored when the heads of all shards are read now. Raises Unavailable.
+    The work of a scope or a reader group changes streams of other shards before its own last event.
+    These changes are therefore stored by the time that this function reads the heads of all shards.
+    Raises Unavailable.
     """
     if _kind_of(loaded).is_whole:
         shard = shard_of_subject(loaded.subject)
@@ -69,7 +70,7 @@ async def _points_after(desk: QueryDesk, loaded: Known) -> tuple[ReadToken, ...]
 
 
 async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contract:
-    """What aggregates remember, sorted by id. A page's token is the last id given or looked at."""
+    """The operations that aggregates remember, by id. A page token is the last id examined."""
     if query.scope:
         scope_name(query.scope)
     reached = points_at(desk.mirror.reached())
@@ -85,13 +86,13 @@ async def list_operations(desk: QueryDesk, query: asked.ListOperations) -> Contr
 
 @dataclass
 class _Looked:
-    """`stopped_at`: the last id that was looked at when there were too many; else empty."""
+    """`stopped_at` is the last id examined if the limit ended the page, else empty."""
 
     stopped_at: str = ""
 
 
 def _subject(query: queries.GetOperation) -> str | None:
-    """The aggregate that the query names, if it names one. Raises InvalidName."""
+    """The subject of the aggregate that the query names, if any. Raises InvalidName."""
     if not query.scope:
         return None
     scope_name(query.scope)
@@ -102,7 +103,7 @@ def _subject(query: queries.GetOperation) -> str | None:
 
 
 def _find(desk: QueryDesk, operation: str, subject: str | None) -> tuple[Known, Operation] | None:
-    """The operation, in that aggregate or (None) in the one that the index names."""
+    """The operation, in the given aggregate or (None) in the one that the index names."""
     subject = subject or desk.mirror.operations.subject_of(operation)
     loaded = None if subject is None else desk.mirror.known(subject)
     return None if loaded is None else _remembered(loaded, operation)
@@ -122,7 +123,7 @@ def _listed(
         is_of_scope = not scope or subject.split(".")[4] == scope
         if is_of_scope and index.is_in(query.state, operation):
             found = _find(desk, operation, subject)
-            if found is not None:  # what it is of can be read
+            if found is not None:  # its aggregate is readable
                 yield found
         if count == LOOKED_AT_MAX:
             looked.stopped_at = operation
@@ -148,7 +149,7 @@ def _told(loaded: Known, operation: Operation, progress: Progress) -> queries.Op
         return found
     work = pending_work(kind, loaded.state, nothing_seen)
     if work is None or operation.operation not in work.wish.commands:
-        return found  # it ended, or waits for what is done before it
+        return found  # it ended, or waits for earlier work
     tried = progress.get(loaded.subject)
     return found.model_copy(
         update={

@@ -1,4 +1,4 @@
-"""Queries about one stream: what it is, its segments, its epochs."""
+"""Queries about one stream: its description, segments and epochs."""
 
 from collections.abc import Sequence
 
@@ -64,7 +64,7 @@ def _token(page: Sequence[asked.EpochDescription], *, more: bool) -> str:
 
 
 async def segment_rates(desk: QueryDesk, query: queries.SegmentRates) -> Contract:
-    """How fast the present segments are written. Raises StreamNotFound, ScopeNotFound."""
+    """The write rates of the current segments. Raises StreamNotFound, ScopeNotFound."""
 
     def rated(loaded: Loaded[Stream], _query: queries.SegmentRates) -> queries.SegmentRateList:
         found = answers.current_segments(loaded.state)
@@ -79,7 +79,7 @@ async def segment_rates(desk: QueryDesk, query: queries.SegmentRates) -> Contrac
 
 
 async def describe_segment(desk: QueryDesk, query: asked.DescribeSegment) -> Contract:
-    """A segment, and where it is. Raises SegmentNotFound, StreamNotFound, ScopeNotFound."""
+    """A segment and its location. Raises SegmentNotFound, StreamNotFound, ScopeNotFound."""
 
     def locate(segment: str) -> queries.SegmentLocation:
         (location,) = desk.locate((segment,))

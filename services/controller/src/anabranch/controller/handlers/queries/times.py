@@ -1,4 +1,4 @@
-"""What writers note of time, and what they noted: kept elsewhere, per incarnation of the stream."""
+"""Requests to note, list and remove writer marks, which Redis keeps per stream incarnation."""
 
 from anabranch.common.contracts import writer_times as asked
 from anabranch.common.contracts.base import Contract
@@ -8,7 +8,7 @@ from anabranch.controller.handlers.desk.pages import page_of
 from anabranch.controller.ports import WriterTimes
 
 PAGE_SIZE_MAX = 200
-"""Of marks, each of which may name a thousand segments."""
+"""A mark may name a thousand segments, so a page holds fewer marks than other pages."""
 
 
 async def note_time(desk: QueryDesk, query: asked.NoteTime) -> Contract:
@@ -23,7 +23,7 @@ async def note_time(desk: QueryDesk, query: asked.NoteTime) -> Contract:
 
 
 async def remove_writer(desk: QueryDesk, query: asked.RemoveWriter) -> Contract:
-    """Forget the writer's mark. Raises StreamNotFound, ScopeNotFound, Unavailable."""
+    """Remove the writer's mark. Raises StreamNotFound, ScopeNotFound, Unavailable."""
     times = _times(desk)
     stream = (await meant_stream(desk, query, query.incarnation)).state
     assert stream.ref is not None

@@ -1,8 +1,9 @@
-"""Everything that has a next step: what is done, since when, and what is in the way.
+"""List every aggregate with a next step: the step, its age, and its obstacles.
 
-What there is to do, every controller knows from its mirror; how it goes, only the one that works
-on it. So the one that is asked puts the same page to all others, and adds what they say: each
-page of theirs lies within the names of a whole page, because they list a part of the same things.
+Every controller knows the pending work from its mirror; only the controller that runs it knows its
+progress. The controller that answers therefore sends the same query to all others and merges their
+progress into its page. Each of their pages covers at least the names of a whole page, because they
+list a subset of the same aggregates.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def list_work(desk: QueryDesk, query: ListWork) -> Contract:
-    """Every aggregate with a next step, sorted by name. A page's token is the last name given."""
+    """Every aggregate with a next step, sorted by name. A page token is the last name of a page."""
     if query.scope:
         scope_name(query.scope)
     page, more = page_of(_listed(desk, query), query.page_size)
@@ -57,7 +58,7 @@ def _listed(desk: QueryDesk, query: ListWork) -> Iterator[Work]:
 
 
 def _with_work(desk: QueryDesk, scope: str) -> Iterator[tuple[str, str]]:
-    """Name and subject of everything that has a next step, or of that scope."""
+    """Name and subject of every aggregate with a next step, in the scope if one is given."""
     for subject in desk.mirror.with_work():
         kind, loaded = kind_of(subject), desk.mirror.known(subject)
         if kind is None or loaded is None:
@@ -98,7 +99,7 @@ def _work(desk: QueryDesk, subject: str) -> Work | None:
 
 
 async def _told_by_others(desk: QueryDesk, query: ListWork) -> dict[str, Work]:
-    """What other controllers work on, by name."""
+    """The work of other controllers, by name."""
     question = query.model_copy(update={"only_here": True, "at_least": None})
     answers = await desk.ask_peers(
         "list_work", question.model_dump_json().encode(), PEERS_DEADLINE_S

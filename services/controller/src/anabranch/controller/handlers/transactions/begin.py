@@ -1,10 +1,10 @@
-"""Beginning transactions, going on with them, and adding parts to them.
+"""Begin and resume transactions, and add parts to them.
 
-Beginning: the first message of the transaction's own subject is stored on the condition that the
-stream's gate has not moved since it was seen open; then its segments are made. A gate that was
-folded may be old: then the condition fails, and the gate is read. The epoch may be old as well,
-without harm: what is opened in an older epoch is merged like everything of that epoch
-(`domain/stream/commits.py`).
+Begin first stores the first message of the transaction's own subject, on the condition that the
+stream's gate has not moved since it was seen open. Then it creates the segments. If the folded gate
+is outdated, the condition fails, and the next attempt reads the gate from the store. The folded
+epoch may be outdated as well. This does no harm: a transaction that was opened in an older epoch is
+merged like all others of that epoch (`domain/stream/commits.py`).
 """
 
 from contextlib import suppress
@@ -53,12 +53,12 @@ BEGIN_ATTEMPTS_MAX = 3
 
 
 async def begin(desk: QueryDesk, query: BeginTransaction) -> TransactionBegun:
-    """Begin one. Raises as `open_transaction`, TransactionEnded, Unavailable."""
+    """Begin a transaction. Raises as `open_transaction`, TransactionEnded, Unavailable."""
     return await prepared(desk, await open_transaction(desk, query))
 
 
 async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
-    """Store that it is open; its segments do not exist yet.
+    """Store the open transaction; its segments do not exist yet.
 
     Raises StreamNotFound, ScopeNotFound, StreamSealed, Busy, InvalidRequest, Overloaded,
     OutcomeUnknown, Unavailable.
@@ -85,9 +85,9 @@ async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
 
 
 async def prepared(desk: QueryDesk, found: Found) -> TransactionBegun:
-    """Make the segments of one that was opened just now.
+    """Create the segments of a transaction that was just opened.
 
-    Raises TransactionEnded (already), Unavailable.
+    Raises TransactionEnded (it has ended already), Unavailable.
     """
     try:
         answer = await begun(desk, found)
@@ -97,8 +97,9 @@ async def prepared(desk: QueryDesk, found: Found) -> TransactionBegun:
 
 
 async def resume(desk: QueryDesk, query: TransactionQuery) -> TransactionBegun:
-    """Where to go on writing. Raises TransactionNotFound, StreamNotFound, ScopeNotFound,
-    TransactionEnded, Unavailable."""
+    """The segments in which the transaction's events go. Raises TransactionNotFound,
+    StreamNotFound, ScopeNotFound, TransactionEnded, Busy, Unavailable.
+    """
     try:
         return await begun(desk, await find_present(desk, query))
     except StaleRequest:
@@ -109,16 +110,16 @@ async def resume(desk: QueryDesk, query: TransactionQuery) -> TransactionBegun:
 
 
 async def resume_transaction(desk: QueryDesk, query: ResumeTransaction) -> Contract:
-    """See `resume`."""
+    """Answer with `resume`."""
     return await resume(desk, query)
 
 
 async def add_part(desk: QueryDesk, query: AddTransactionPart) -> Contract:
-    """Have room for a part, then make its segments. Idempotent.
+    """Add a part to the transaction, then create the part's segments. Idempotent.
 
-    The order lets whoever ends the transaction delete all that there may be. Raises
-    TransactionNotFound, TransactionEnded, InvalidRequest, StreamNotFound, ScopeNotFound, Busy,
-    OutcomeUnknown, Unavailable.
+    The part is stored before its segments exist, so the controller that ends the transaction knows
+    every segment that it must delete. Raises TransactionNotFound, TransactionEnded, InvalidRequest,
+    StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable.
     """
     refused = "takes no more parts"
     found = await find(desk, query)
@@ -139,8 +140,10 @@ async def add_part(desk: QueryDesk, query: AddTransactionPart) -> Contract:
 
 
 async def _open_stream(desk: QueryDesk, query: BeginTransaction) -> Stream:
-    """The stream, if transactions may be begun. Raises StreamNotFound, ScopeNotFound,
-    StreamSealed, Busy."""
+    """The stream, if it takes new transactions.
+
+    Raises StreamNotFound, ScopeNotFound, StreamSealed, Busy.
+    """
     seen = active_stream(desk, query)
     is_meant = seen is not None and query.incarnation in (None, seen.state.incarnation)
     if seen is not None and is_meant and not _is_sealing(seen.state):
@@ -168,7 +171,7 @@ def _require_room(desk: QueryDesk, stream: Stream) -> None:
 
 
 async def _gate_sequence(desk: QueryDesk, gate: str, *, afresh: bool) -> int:
-    """The gate's sequence. Raises StreamSealed, only of a gate that was read."""
+    """The gate's sequence. Raises StreamSealed only after reading the gate from the store."""
     folded = desk.mirror.transactions.gate(gate)
     if folded is not None and folded.is_open and not afresh:
         return folded.sequence

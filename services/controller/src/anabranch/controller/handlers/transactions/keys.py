@@ -1,11 +1,12 @@
-"""Transactions with a key: of each version of an application one is committed, by whoever.
+"""Transactions with a key: of each version of an application, one transaction is committed.
 
-Beginning: the transaction is created first, then the application is told that it has the version.
-So whoever finds it there can tell whether it is still alive: if it is not open, nor committed, it
-was aborted or has expired, and another one takes its place. Who comes second aborts its own and
-goes on with the other's. Nothing is created if the application has an answer already.
+Begin creates the transaction first and then records in the application that it has the version. A
+later caller that finds it there can therefore look up its state. If that transaction is neither
+open nor committed, it was aborted or has expired, and another transaction takes the version. If two
+callers begin the same version at once, the second aborts its own transaction and continues with the
+first one's. If the application already has an answer, nothing is created.
 
-Committing: the outcome and the application's claim are stored together or not at all.
+Commit stores the outcome and the application's claim together or not at all.
 """
 
 from collections.abc import Sequence
@@ -60,7 +61,7 @@ _NOT_YET = ""
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Who wants a version; `ref` says of which life of the stream."""
+    """The version that a caller wants; `ref` names the application and the stream's incarnation."""
 
     ref: ApplicationRef
     version: int
@@ -70,7 +71,7 @@ class _Wanted:
         return transaction_key(self.ref.stream, self.ref.incarnation, self.ref.application)
 
     def of(self, transaction: str) -> TransactionQuery:
-        """A question about a transaction of the same stream."""
+        """A query for a transaction of the same stream."""
         return TransactionQuery(
             scope=self.ref.stream.scope,
             stream=self.ref.stream.stream,
@@ -82,7 +83,7 @@ class _Wanted:
 async def begin_with_key(
     desk: QueryDesk, query: BeginTransaction, key: TransactionKey
 ) -> TransactionBegun:
-    """The transaction of that version, got or created.
+    """Find or create the transaction of that version.
 
     Raises VersionPassed, and as `begin`.
     """
@@ -94,7 +95,7 @@ async def begin_with_key(
     if (answer := await _answered(desk, wanted, seen)) is not None:
         return answer
     dead = seen.transaction_id if seen.answer == "open" else None
-    # The stream may have another life by now: then the version would be one of another's.
+    # The stream may have another incarnation by now; the version belongs to the one seen above.
     query = query.model_copy(update={"incarnation": stream.incarnation})
     own = await open_transaction(desk, query)
     return await _claimed(desk, wanted, own, dead)
@@ -110,8 +111,11 @@ async def application_at_head(desk: QueryDesk, subject: str) -> Application:
 async def _claimed(
     desk: QueryDesk, wanted: _Wanted, own: Found, dead: str | None
 ) -> TransactionBegun:
-    """Let `own` have the version, unless another one has it. `dead`: one that is known not to be
-    alive. If the outcome is not known, `own` stays: the version may be its."""
+    """Let `own` have the version, unless another live transaction has it.
+
+    `dead` is a transaction that is known to have been aborted or to be gone. If storing the claim
+    has an unknown outcome, `own` stays, because it may have the version.
+    """
     for _ in range(CLAIMS_MAX):
         try:
             decision, before = await _claim(desk, wanted, own.loaded.state.transaction_id, dead)
@@ -137,7 +141,7 @@ async def _claimed(
 async def _claim(
     desk: QueryDesk, wanted: _Wanted, own: str, dead: str | None
 ) -> tuple[OpenDecision, Application]:
-    """What was decided, and the application as it was before. Raises VersionPassed."""
+    """The decision, and the application before it. Raises VersionPassed."""
     made: list[tuple[OpenDecision, Application]] = []
 
     def claim(seen: Loaded[Application]) -> Sequence[ApplicationEvent]:
@@ -155,7 +159,7 @@ async def _claim(
 async def _answered(
     desk: QueryDesk, wanted: _Wanted, decision: OpenDecision
 ) -> TransactionBegun | None:
-    """The answer with the transaction that has the version; None if none has that is alive."""
+    """The answer with the transaction that has the version; None if it is not alive."""
     if decision.answer == "new":
         return None
     about = wanted.of(decision.transaction_id)
@@ -171,7 +175,7 @@ async def _answered(
 
 
 def _committed_long_ago(wanted: _Wanted, decision: OpenDecision) -> TransactionBegun:
-    """Its outcome is forgotten, but not by the application."""
+    """The stream has forgotten the transaction's outcome, but the application remembers it."""
     key = TransactionKey(application=wanted.ref.application, version=wanted.version)
     return TransactionBegun(
         transaction=TransactionInfo(
@@ -189,7 +193,7 @@ def _subject(wanted: _Wanted, transaction: str) -> str:
 
 
 async def _give_up(desk: QueryDesk, subject: str) -> None:
-    """Abort one that can never be committed. Best effort: nobody pings it, so it expires."""
+    """Try to abort a transaction that can never be committed. If this fails, its lease expires."""
     work = desk.transactions
     now_ms = work.clock.now_ms()
     with suppress(AnabranchError):
@@ -203,7 +207,7 @@ async def commit_with_key(
 ) -> Found:
     """Decide the outcome together with the application's claim.
 
-    Raises VersionPassed, what `decide_commit` raises, Busy, OutcomeUnknown, Unavailable.
+    Raises VersionPassed, the errors of `decide_commit`, Busy, OutcomeUnknown, Unavailable.
     """
     work, transaction = desk.transactions, found.loaded.state
     key, subject = transaction.key, found.loaded.subject
@@ -222,11 +226,11 @@ async def commit_with_key(
         except VersionPassed:
             if (await work.transactions.load(subject)).sequence == seen.sequence:
                 raise
-            continue  # it was decided between the loads, and the application went on
+            continue  # the transaction ended between the loads, and the application moved on
         if not claim:
             continue
         with suppress(WrongExpectedSequence):
-            # The outcome first: alone it would do no harm, since the version leads to it.
+            # The outcome comes first: alone it does no harm, since the version leads to it.
             after, _ = await append_together(
                 work.store,
                 Decision(work.transactions, seen, outcome),

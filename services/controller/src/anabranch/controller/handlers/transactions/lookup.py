@@ -1,7 +1,8 @@
-"""Where a transaction is found, and how it is answered with.
+"""Find a transaction and describe it.
 
-The mirror knows those that have not ended, and those of which the stream does not know yet. Of the
-others the stream knows the outcome, or its chunks do. That there is none is said only at the head.
+The mirror knows every transaction that has not ended, and every ended one that its stream has not
+noted yet. The outcomes of all others are in the stream's state or in its history chunks. Only a
+search at the head may conclude that a transaction does not exist.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,14 +36,14 @@ Decide = Callable[[Loaded[Transaction]], Sequence[TransactionEvent]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A transaction and its stream. An `Outcome`: it has ended, and only the stream knows."""
+    """A transaction and its stream. If `known` is an `Outcome`, its own messages are gone."""
 
     stream: Stream
     known: Loaded[Transaction] | Outcome
 
     @property
     def state(self) -> TransactionState:
-        """Where it stands."""
+        """Its current state."""
         if isinstance(self.known, Outcome):
             return self.known.state
         assert self.known.state.status is not None
@@ -50,19 +51,19 @@ class Found:
 
     @property
     def loaded(self) -> Loaded[Transaction]:
-        """Itself; only of one that the stream does not answer for."""
+        """The transaction itself; only if the outcome is not all that is left of it."""
         assert not isinstance(self.known, Outcome)
         return self.known
 
     def info(self, now_ms: int) -> TransactionInfo:
-        """As it is described."""
+        """Its description."""
         if isinstance(self.known, Outcome):
             return info_of(self.known, self.stream.incarnation)
         return answers.described(self.known.state, now_ms)
 
 
 def info_of(outcome: Outcome, incarnation: int) -> TransactionInfo:
-    """What is left of a transaction that has ended some time ago."""
+    """A description from the outcome, which is all that is left of an older transaction."""
     return TransactionInfo(
         transaction_id=outcome.transaction_id,
         state=outcome.state,
@@ -73,8 +74,7 @@ def info_of(outcome: Outcome, incarnation: int) -> TransactionInfo:
 
 
 async def find(desk: QueryDesk, query: TransactionQuery) -> Found:
-    """The transaction as folded so far, or, if it was opened here a moment ago, as it was stored;
-    or else at the head.
+    """The transaction as folded so far, as this controller stored it just now, or at the head.
 
     Raises TransactionNotFound, StreamNotFound, ScopeNotFound, Unavailable.
     """
@@ -90,8 +90,10 @@ async def find(desk: QueryDesk, query: TransactionQuery) -> Found:
 
 
 async def find_present(desk: QueryDesk, query: TransactionQuery) -> Found:
-    """The transaction, at the head if it seems to be open: who has just decided something is not
-    told that nothing is decided. Raises as `find`."""
+    """The transaction, at the head if it seems to be open. Raises as `find`.
+
+    A caller that has just decided the outcome must not get the answer that it is still open.
+    """
     found = await find(desk, query)
     return found if found.state.has_outcome else await find_at_head(desk, query)
 
@@ -112,9 +114,9 @@ async def find_at_head(desk: QueryDesk, query: TransactionQuery) -> Found:
 
 
 async def decided(desk: QueryDesk, query: TransactionQuery, found: Found, decide: Decide) -> Found:
-    """Decide on one that was found; what has ended meanwhile is as the stream knows it.
+    """Decide on a transaction; if it ended meanwhile, return its outcome from the stream.
 
-    Raises what `decide` and appending raise, and as `find_at_head`.
+    Raises the errors of `decide` and of the append, and as `find_at_head`.
     """
     try:
         after = await desk.transactions.transactions.transact(found.loaded.subject, decide)
@@ -132,7 +134,7 @@ async def found_ended(desk: QueryDesk, query: TransactionQuery) -> Found:
 
 
 def ended(found: Found, what: str) -> TransactionEnded:
-    """Why something cannot be done any more."""
+    """The error for a request that comes after the transaction's outcome."""
     transaction = (
         found.known.transaction_id
         if isinstance(found.known, Outcome)

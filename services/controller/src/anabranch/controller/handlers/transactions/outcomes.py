@@ -1,9 +1,10 @@
-"""Outcomes: commit, abort, and what became of a transaction.
+"""Decide outcomes: commit, abort, and describe a transaction.
 
-One append decides, by compare-and-set on the transaction's subject. Before a commit its segments
-are there (and those of its parts are sealed and as long as was said), because what is merged has
-to be. Whoever wants to know the end may wait for it, a bounded number of callers for a bounded
-time; the others are told the outcome, which never changes.
+One append decides, by compare-and-set on the transaction's subject. Before a commit, the controller
+ensures that every segment exists, because a merge needs every source segment. If the transaction
+has parts, their segments are also sealed and have the lengths that the commit names. A caller may
+wait for the transaction's end; the number of waiting callers and their time are bounded. Other
+callers get the outcome at once, which never changes.
 """
 
 import asyncio
@@ -47,12 +48,12 @@ _COMMITS = (TransactionState.COMMITTING, TransactionState.COMMITTED)
 
 
 async def describe_transaction(desk: QueryDesk, query: DescribeTransaction) -> Contract:
-    """As it stands. Raises TransactionNotFound, StreamNotFound, ScopeNotFound, Unavailable."""
+    """Describe it. Raises TransactionNotFound, StreamNotFound, ScopeNotFound, Unavailable."""
     return described(desk, await find_present(desk, query))
 
 
 async def commit_transaction(desk: QueryDesk, query: CommitTransaction) -> Contract:
-    """Decide that it is committed. Idempotent.
+    """Decide to commit it. Idempotent.
 
     Raises TransactionNotFound, TransactionEnded, PartMismatch, VersionPassed, InvalidRequest,
     StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable.
@@ -72,7 +73,7 @@ async def commit_transaction(desk: QueryDesk, query: CommitTransaction) -> Contr
 
 
 async def abort_transaction(desk: QueryDesk, query: AbortTransaction) -> Contract:
-    """Decide that it is aborted. Idempotent.
+    """Decide to abort it. Idempotent.
 
     Raises TransactionNotFound, TransactionEnded, StreamNotFound, ScopeNotFound, Busy,
     OutcomeUnknown, Unavailable.
@@ -88,7 +89,7 @@ async def abort_transaction(desk: QueryDesk, query: AbortTransaction) -> Contrac
 
 
 async def _with_parts(desk: QueryDesk, query: CommitTransaction) -> Found:
-    """The transaction with all parts that the commit names, if it has them at all."""
+    """The transaction; at the head if the mirror does not know a part that the commit names."""
     found = await find(desk, query)
     if not query.parts or found.state.has_outcome:
         return found
@@ -99,7 +100,7 @@ async def _with_parts(desk: QueryDesk, query: CommitTransaction) -> Found:
 
 
 async def _committed(desk: QueryDesk, query: CommitTransaction, found: Found) -> Found:
-    """One that seems to be open, once it has an outcome."""
+    """Decide the outcome of a transaction that seems to be open."""
     now_ms = desk.transactions.clock.now_ms()
     parts = [part.part for part in query.parts]
 
@@ -112,9 +113,9 @@ async def _committed(desk: QueryDesk, query: CommitTransaction, found: Found) ->
             now_ms=now_ms,
         )
 
-    commit(found.loaded)  # what is refused touches no segment
+    commit(found.loaded)  # a refused commit touches no segment
     transaction = found.loaded.state
-    # Stale: it has ended meanwhile, as the decision will find.
+    # A stale request means that the transaction has ended; the decision below finds its outcome.
     with suppress(StaleRequest):
         if transaction.has_parts:
             await seal_parts(desk, transaction, await parents_of(desk, found), query.parts)
@@ -126,7 +127,7 @@ async def _committed(desk: QueryDesk, query: CommitTransaction, found: Found) ->
 
 
 async def _awaited(desk: QueryDesk, query: TransactionQuery, found: Found, wait_ms: int) -> Found:
-    """It once it has ended, or as it is when the time is up; at once if too many wait."""
+    """The transaction once it has ended, or as it is after `wait_ms`; at once if too many wait."""
     waiting = desk.transactions.waiting
     if not wait_ms or found.state.has_ended or not waiting.enter():
         return found
@@ -134,14 +135,14 @@ async def _awaited(desk: QueryDesk, query: TransactionQuery, found: Found, wait_
         async with asyncio.timeout(wait_ms / 1000):
             return await _ended(desk, query, found)
     except (TimeoutError, Retry, NotFound):
-        # The outcome is decided; that its end cannot be told is no failure.
+        # The outcome is decided, so a failure to observe the end is no failure of the request.
         return found
     finally:
         waiting.leave()
 
 
 async def _ended(desk: QueryDesk, query: TransactionQuery, found: Found) -> Found:
-    """It once it has ended. What is dropped from the mirror the stream answers for."""
+    """The transaction once it has ended. If the mirror dropped it, the stream has its outcome."""
     subject = found.loaded.subject
     seen = ReadToken(shard=shard_of_subject(subject), sequence=found.loaded.sequence)
     await desk.mirror.at_least(seen)

@@ -1,8 +1,8 @@
 """Pings: many in one request, nearly all answered from the mirror without waiting.
 
-A deadline that is stored reaches half a lease further than was asked for, so most pings change
-nothing. What does is decided by compare-and-set, several at a time. Those that are not known here
-are looked for once the mirror has reached the head, then among the outcomes.
+A stored deadline reaches half a lease further than the ping requires, so most pings change nothing.
+A ping that does is decided by compare-and-set, several concurrently. If the mirror does not know a
+transaction, the handler looks again at the head, then among the stream's outcomes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,14 +31,14 @@ from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head, me
 AT_ONCE_MAX = 32
 _UNKNOWN = PingDecision((), None)
 _UNREADABLE = PingDecision((), TransactionState.OPEN)
-"""Nothing is promised of one whose messages are damaged; the others are prolonged."""
+"""A transaction with damaged messages gets no promise; the others are prolonged."""
 
 
 async def ping_transactions(desk: QueryDesk, query: PingTransactions) -> Contract:
-    """Prolong them. Repeating does no harm.
+    """Prolong the leases. Idempotent.
 
-    Raises StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable: then some may be
-    prolonged.
+    Raises StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable; some leases may be
+    prolonged even then.
     """
     stream = (await meant_stream(desk, query, query.incarnation)).state
     pings = _Pings(desk, stream, query.pings)
@@ -63,7 +63,7 @@ async def ping_transactions(desk: QueryDesk, query: PingTransactions) -> Contrac
 
 
 class _Pings:
-    """The pings of one request; `decisions` in their order."""
+    """The pings of one request; `decisions` are in the same order."""
 
     def __init__(self, desk: QueryDesk, stream: Stream, pings: Sequence[PingTransaction]) -> None:
         self._desk = desk
@@ -76,7 +76,7 @@ class _Pings:
         self.decisions: list[PingDecision] = [_UNKNOWN] * len(pings)
 
     def look(self, indexes: Iterable[int]) -> list[int]:
-        """Decide on what is folded; returns the indexes of those that are not known."""
+        """Decide on the folded state; return the indexes of unknown transactions."""
         family = self._desk.mirror.transactions.family
         known, damaged = family.loaded, family.damaged
         unknown: list[int] = []
@@ -95,7 +95,7 @@ class _Pings:
         return unknown
 
     async def find_outcomes(self, stream: Stream, indexes: Sequence[int]) -> None:
-        """What became of those that only the stream knows, if it does. Raises Unavailable."""
+        """Look up the outcomes of transactions that only the stream knows. Raises Unavailable."""
         recent = {one.transaction_id: one for one in stream.outcomes}
         archived = replace(stream, outcomes=())
 
@@ -110,7 +110,7 @@ class _Pings:
         await for_each(indexes, AT_ONCE_MAX, find)
 
     async def store(self) -> list[int]:
-        """Store what is to be stored; returns the indexes of those that are gone meanwhile.
+        """Store the changed deadlines; return the indexes of transactions that are gone meanwhile.
 
         Raises Busy, OutcomeUnknown, Unavailable.
         """

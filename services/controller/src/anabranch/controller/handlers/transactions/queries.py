@@ -1,8 +1,7 @@
-"""Which transactions a stream has, and what its applications have committed; all of the queries.
+"""Queries for the transactions of a stream and for its applications, and all tables of handlers.
 
-Those that have not ended are listed in the order of their ids, those that have from the newest
-back: a page's token is then the place of its last one among all that ever ended, which stays the
-same however many follow.
+Unfinished transactions are listed in the order of their ids, ended ones from the newest back. A
+page token of ended transactions is a place among all that ever ended, so later ends do not move it.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ from anabranch.controller.handlers.transactions.pings import ping_transactions
 
 
 async def begin_transaction(desk: QueryDesk, query: asked.BeginTransaction) -> Contract:
-    """Begin one, or get that of the key. Raises as `begin` and `begin_with_key`."""
+    """Begin a transaction, or find the one with the key. Raises as `begin` and `begin_with_key`."""
     if query.key is None:
         return await begin(desk, query)
     return await begin_with_key(desk, query, query.key)
@@ -88,9 +87,9 @@ def _ended(
 
 
 def _newest_first(desk: QueryDesk, stream: Stream) -> Iterator[tuple[int, Found]]:
-    """All that have ended, as far as the stream's state and the mirror know, with their places.
+    """The ended transactions that the stream's state and the mirror know, with their places.
 
-    Those of which the stream does not know yet come last, in the order in which they ended.
+    The transactions that the stream has not noted yet are the newest, in the order of their ends.
     """
     known = desk.mirror.transactions.listed(ref_of(stream), stream.incarnation)
     found = [Found(stream, one) for one in stream.outcomes]
@@ -103,14 +102,14 @@ def _newest_first(desk: QueryDesk, stream: Stream) -> Iterator[tuple[int, Found]
 
 
 async def describe_application(desk: QueryDesk, query: asked.DescribeApplication) -> Contract:
-    """What it has committed. Raises StreamNotFound, ScopeNotFound, Unavailable."""
+    """What the application has committed. Raises StreamNotFound, ScopeNotFound, Unavailable."""
     subject = await _application(desk, query)
     found = await application_at_head(desk, subject)
     return application.described(found, query.application)
 
 
 async def forget_application(desk: QueryDesk, query: asked.ForgetApplication) -> Contract:
-    """Let it begin at any version again. Idempotent.
+    """Let the application begin at any version again. Idempotent.
 
     Raises StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable.
     """

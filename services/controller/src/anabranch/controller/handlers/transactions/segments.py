@@ -1,9 +1,9 @@
-"""The segments of open transactions: made when one begins, or later by whoever needs them.
+"""Create the segments of open transactions, at begin or later.
 
-Who began a transaction may be lost between storing it and making its segments. So whoever hands
-them out or commits makes them first, unless this controller knows that they were made: making one
-again is a success, also when it is sealed. A segment that has seen a later request (of the abort
-or the merge) says that the transaction has ended.
+A controller may crash after it stored a transaction and before it created the segments. Any
+controller that hands out the segments or commits therefore creates them first, unless it knows that
+they exist. Creating an existing segment succeeds, even if the segment is sealed. If a segment has
+seen a later request, from the abort or the merge, the store refuses: the transaction has ended.
 """
 
 import asyncio
@@ -34,11 +34,13 @@ T = TypeVar("T")
 
 
 async def parents_of(desk: QueryDesk, found: Found) -> Sequence[SegmentRange]:
-    """The segments of the epoch in which it was opened, by key. Raises StreamNotFound,
-    Unavailable."""
+    """The segments of the epoch in which the transaction was opened, by key.
+
+    Raises StreamNotFound, Unavailable.
+    """
     transaction, stream = found.loaded.state, found.stream
     if transaction.stream_epoch > stream.stream_epoch:
-        # It was opened by a controller that is ahead of what is folded here.
+        # The controller that opened it is ahead of this controller's mirror.
         ref = ref_of(stream)
         about = TransactionQuery(
             scope=ref.scope, stream=ref.stream, transaction_id=transaction.transaction_id
@@ -50,7 +52,7 @@ async def parents_of(desk: QueryDesk, found: Found) -> Sequence[SegmentRange]:
 
 
 async def ensure_segments(desk: QueryDesk, found: Found) -> Sequence[SegmentRange]:
-    """The parents of an open transaction, whose own segments are there if it has no parts.
+    """The parents of an open transaction, after its own segments exist; parts have their own.
 
     Raises StaleRequest (it has ended), Unavailable.
     """
@@ -64,7 +66,9 @@ async def ensure_segments(desk: QueryDesk, found: Found) -> Sequence[SegmentRang
 
 
 async def begun(desk: QueryDesk, found: Found) -> TransactionBegun:
-    """Where to write; nothing where it has an outcome. Raises as `ensure_segments`."""
+    """The segments to write to; none if the transaction has an outcome. Raises as
+    `ensure_segments`.
+    """
     info = found.info(desk.transactions.clock.now_ms())
     if found.state is not TransactionState.OPEN:
         return TransactionBegun(transaction=info)
@@ -78,7 +82,7 @@ async def begun(desk: QueryDesk, found: Found) -> TransactionBegun:
 async def make_segments(
     desk: QueryDesk, transaction: Transaction, parents: Sequence[SegmentRange], part: str = ""
 ) -> None:
-    """Make the transaction's segments, or a part's. Idempotent.
+    """Create the transaction's segments, or those of a part. Idempotent.
 
     Raises StaleRequest (it has ended), Unavailable.
     """
@@ -104,8 +108,8 @@ async def seal_parts(
 ) -> None:
     """Seal every segment of the parts, which were added, and compare the lengths. Idempotent.
 
-    A segment that was never made is made: what is merged has to be there. Raises PartMismatch,
-    StaleRequest (the transaction has ended), Unavailable.
+    A missing segment is created first, because a merge needs every source segment. Raises
+    PartMismatch, StaleRequest (the transaction has ended), Unavailable.
     """
     work, stamp = desk.transactions, _stamp_of(transaction)
 
@@ -123,7 +127,7 @@ async def seal_parts(
 
 
 def _check_parents(parents: Sequence[SegmentRange], parts: Sequence[CommittedPart]) -> None:
-    """Raises PartMismatch: a part has no segment beside one that is named."""
+    """Raises PartMismatch if a part names a parent that the epoch does not have."""
     known = {parent.segment_id for parent in parents}
     for part in parts:
         for said in part.lengths:
@@ -134,7 +138,7 @@ def _check_parents(parents: Sequence[SegmentRange], parts: Sequence[CommittedPar
 def _part_segments(
     transaction: Transaction, parents: Sequence[SegmentRange], parts: Sequence[CommittedPart]
 ) -> Iterator[_PartSegment]:
-    """All segments of the parts with the lengths that were said."""
+    """All segments of the parts, with the lengths that the commit names."""
     for part in parts:
         said = {one.segment_id: one.length for one in part.lengths}
         for parent in parents:
