@@ -1,10 +1,10 @@
-"""Storing a request's events, and remembering the answer by its Idempotency-Key.
+"""Stores a request's events, and remembers the outcome by its Idempotency-Key.
 
-Each append is a task of its own that outlives the request: when the caller's time is over, or
-the caller is gone, the writer goes on, and a repetition with the same key joins what is under way
-instead of storing again. A refusal before anything was written is forgotten; every other outcome
-is remembered, an unknown one too, because repeating it might store the events twice. The memory
-is bounded by count and age, and ends with the process.
+Each append is a task that outlives its request. If the request times out or the caller disconnects,
+the writer continues; a repeated request with the same key awaits the same task and stores nothing
+twice. If an append fails before anything was written, its outcome is forgotten. Every other outcome
+is remembered, even an unknown one, because a repetition might store the events twice. The memory is
+bounded by count and age, and ends with the process.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from anabranch.gateway.events.destinations import Writer
 from anabranch.gateway.events.writers import OpenWriters
 
 EVENT_COST_BYTES = 64
-"""What an event occupies beside its bytes, roughly."""
+"""The estimated overhead of an event beside its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendLimits:
-    """`pending_size_bytes_max`: events being stored at once."""
+    """`pending_size_bytes_max`: the size of all events that are being stored at one time."""
 
     timeout_s: float
     pending_size_bytes_max: int
@@ -35,7 +35,7 @@ class AppendLimits:
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """A caller's key, and a digest of all that the request says."""
+    """A caller's key, and a digest of the whole request."""
 
     key: str
     fingerprint: bytes
@@ -43,7 +43,9 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """`error` None: stored. `begun`: something may have been written. `report`: of a part."""
+    """`error`: None if stored. `begun`: whether something may have been written. `report`: a
+    part's.
+    """
 
     error: AnabranchError | None
     begun: bool
@@ -58,7 +60,7 @@ class _Remembered:
 
 
 class Appends:
-    """See the module."""
+    """Stores events through open writers."""
 
     def __init__(
         self, writers: OpenWriters, clock: Clock, tasks: asyncio.TaskGroup, limits: AppendLimits
@@ -74,10 +76,10 @@ class Appends:
     async def append(
         self, destination: str, body: EventsBody, idempotency: Idempotency | None = None
     ) -> PartReport | None:
-        """Return when every event is durable; of a part of a transaction, with how long it is
-        where its open writer wrote.
+        """Return when every event is durable; for a part of a transaction, with its writer's
+        report.
 
-        Raises what the writer raises; OutcomeUnknown when time is over; Overloaded;
+        Raises the writer's errors; OutcomeUnknown after the timeout; Overloaded;
         IdempotencyMismatch.
         """
         task = self._task_for(destination, body, idempotency)
@@ -132,7 +134,7 @@ class Appends:
         self._pending_bytes -= cost
 
     async def end(self, patience_s: float) -> None:
-        """Wait for what is being stored, and give up what is not stored in time."""
+        """Wait for pending appends, and cancel those that do not end in time."""
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=patience_s)
             for task in late:
@@ -182,9 +184,9 @@ class Appends:
 
 
 async def _ended(task: asyncio.Task[_Outcome], timeout_s: float) -> bool:
-    """Wait for the task's end, whatever it is, without a hold on it: False when time is over.
+    """Wait for the task's end without raising its outcome; returns False after the timeout.
 
-    `asyncio.wait` does the same for sets of tasks, and took an eighth of a request's time.
+    `asyncio.wait` does the same for sets of tasks, but took an eighth of a request's time.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()

@@ -1,8 +1,8 @@
-"""Events as request and answer bodies.
+"""Events as bodies of requests and answers. Pure.
 
-In: one JSON event, one JSON event per line, or one event of any bytes. JSON is checked and kept
-as it was sent. Out: one JSON event per line, or each event behind its size as four bytes
-(big-endian). Pure.
+A request has one JSON event, one JSON event per line, or one event of arbitrary bytes. JSON is
+validated and stored as it was sent. An answer has one JSON event per line, or each event after its
+size as four bytes (big-endian).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class EventsBody:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Where routing keys come from: one for all events, or a field of each. Not both."""
+    """The source of routing keys: one key for all events, or a field of each event. Not both."""
 
     routing_key: str | None = None
     field: str | None = None
@@ -73,7 +73,7 @@ def parse_events(body: bytes, media_type: str, keys: Keys, events_max: int) -> E
 
 
 def ndjson_line(payload: bytes) -> bytes | None:
-    """The event as one line without its end; None when it is not JSON."""
+    """The event as one line without its newline; None if it is not JSON."""
     try:
         msgspec.json.decode(payload, type=msgspec.Raw)
         payload.decode()
@@ -85,7 +85,7 @@ def ndjson_line(payload: bytes) -> bytes | None:
 
 
 def binary_frames(payloads: Sequence[bytes]) -> bytes:
-    """Each payload behind its size in four bytes, big-endian."""
+    """Each payload after its size in four bytes, big-endian."""
     return b"".join(
         part for payload in payloads for part in (len(payload).to_bytes(4, "big"), payload)
     )
@@ -100,7 +100,7 @@ def _same_key(keys: Keys, count: int) -> list[str | None] | None:
 
 
 def _key_in(line: bytes, number: int, field: str | None) -> str | None:
-    """The line's routing key, if one is asked for. Raises InvalidRequest unless it is JSON."""
+    """The line's routing key, if `field` is given. Raises InvalidRequest if it is not JSON."""
     try:
         line.decode()
         if field is None:

@@ -1,11 +1,11 @@
-"""What the client of a group's reader was given, in order, until it acknowledges it. Pure.
+"""The events that a group reader's client has not acknowledged yet, in order. Pure.
 
     held ──sent──► unacknowledged ──acknowledge──► (gone, and processed)
       ▲                  │
       └── a new connection: sent again from the last acknowledged one on
 
-Events are numbered from 1 in the order of their sending. A *delivery token* names the session,
-which is one life of one reader at one gateway, and a number; it acknowledges everything up to it.
+Events are numbered from 1 in the order of their sending. A *delivery token* names a session and a
+number; it acknowledges every event up to it. A session is one life of one reader at one gateway.
 """
 
 import re
@@ -19,12 +19,12 @@ from anabranch.common.errors import InvalidRequest
 
 SENT_AT_ONCE = 256
 EVENT_COST_BYTES = 256
-"""What an event occupies beside its payload, roughly."""
+"""The estimated overhead of an event beside its payload."""
 _TOKEN = re.compile(r"([0-9a-f]{32})-(0|[1-9][0-9]{0,17})")
 
 
 class Batch(Protocol):
-    """Events of one segment that came together: an `EventBatch`."""
+    """Consecutive events of one segment: an `EventBatch`."""
 
     @property
     def next(self) -> Position: ...
@@ -55,7 +55,7 @@ def parse_token(text: str) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One event; `behind` is where the one after it lies."""
+    """One event; `behind` is the position of the next event."""
 
     number: int
     event: Event
@@ -67,8 +67,11 @@ class Delivered:
 
 
 class Delivery:
-    """See the module. At most `events_max` events, and about `size_bytes_max`, are sent and
-    unacknowledged; one more batch may be held that is not sent yet."""
+    """The unacknowledged events of one session.
+
+    At most `events_max` events, and about `size_bytes_max`, are sent and unacknowledged. One more
+    batch may be held before it is sent.
+    """
 
     def __init__(self, session: str, events_max: int, size_bytes_max: int) -> None:
         self.session = session
@@ -79,7 +82,7 @@ class Delivery:
 
     @property
     def newest(self) -> int:
-        """The number of the last event that is held, or was."""
+        """The number of the last event that was held."""
         return self.acknowledged + len(self._held)
 
     def token(self, number: int) -> str:
@@ -94,8 +97,10 @@ class Delivery:
             self._held.append(Delivered(self.newest + 1, event, behind))
 
     def sendable(self, sent: int) -> list[Delivered]:
-        """What may be sent now behind the event `sent`; one event always may, if all else is
-        acknowledged."""
+        """The events that may be sent now, after the event `sent`.
+
+        If all sent events are acknowledged, one event may always be sent.
+        """
         found: list[Delivered] = []
         size_bytes = 0
         for event in self._held:
@@ -111,9 +116,10 @@ class Delivery:
         return found
 
     def acknowledge(self, number: int) -> Mapping[str, Position]:
-        """Everything up to the event is processed → segment → behind what is.
+        """Drop the events up to this one, which are processed; returns the next position by
+        segment.
 
-        Repeatable. Raises InvalidRequest for a number that was never given.
+        Idempotent. Raises InvalidRequest if no event had this number.
         """
         if number > self.newest:
             raise InvalidRequest(

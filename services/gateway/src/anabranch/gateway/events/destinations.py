@@ -1,8 +1,9 @@
-"""What events are stored in: a stream, a transaction, or a part of one.
+"""The destinations of events: a stream, a transaction, or a part of a transaction.
 
-Each has a name, by which its writer is kept and its answers are remembered: a stream's own one, and
-behind it what marks a transaction's segments. A transaction is only written to: who opened it over
-HTTP pings it, commits it or aborts it, so one that its caller left is over when its lease is.
+Each has a name, under which the gateway keeps its writer and remembers outcomes: the stream's name,
+followed by the marks of a transaction's segments. The gateway only writes to a transaction. The
+caller that began it over HTTP pings, commits or aborts it, so an abandoned transaction ends when
+its lease expires.
 """
 
 from anabranch.client import Client, TransactionSettings
@@ -25,7 +26,7 @@ def is_within(destination: str, whole: str) -> bool:
 
 
 async def open_writer(client: Client, destination: str) -> Writer:
-    """A writer that is ready. Raises what a writer's begin, or a transaction's resume, raises."""
+    """An open writer. Raises the errors of a writer's begin or a transaction's resume."""
     named = transaction_segment(destination)
     if named is None:
         return await client.writer(destination).__aenter__()

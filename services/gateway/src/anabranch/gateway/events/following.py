@@ -1,7 +1,7 @@
-"""Reading on without an end: every event with the position token behind it.
+"""Reading a stream without an end: every event with the position token after it.
 
-A caller that lost its connection goes on from the token of the last event that it had, at any
-gateway, and gets the very next one: nothing is kept here.
+A caller that lost its connection continues from its last event's token, at any gateway, and gets
+the very next event: the gateway keeps nothing.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.tokens import position_token
 
 PATIENCE_S = 0.5
-"""How often a reader that waits looks whether the gateway is stopping."""
+"""How often a waiting reader checks whether the gateway is stopping."""
 
 
 class Following:
-    """An entered reader of one caller. `closed` is called once, when it is closed."""
+    """An entered reader of one caller. `closed` is called once, when the reader is closed."""
 
     def __init__(
         self, reader: EventReader, incarnation: int, clock: Clock, closed: Callable[[], None]
@@ -28,15 +28,17 @@ class Following:
         self._closed: Callable[[], None] | None = closed
 
     def position(self) -> str:
-        """The token of where it stands."""
+        """The token of the current position."""
         stream = str(self._reader.stream)
         return position_token(stream, self._incarnation, self._reader.positions())
 
     async def next(
         self, heartbeat_s: float, stopping: Callable[[], bool]
     ) -> list[tuple[str, Event]] | None:
-        """Events, each with the token behind it; none after so long without one, or when the
-        gateway stops. None: the stream is sealed and nothing follows. Raises what the reader does.
+        """Events, each with the token after it.
+
+        The list is empty after `heartbeat_s` without an event, or if the gateway stops. Returns
+        None if the stream is sealed and read to its end. Raises the reader's errors.
         """
         deadline_s = self._clock.monotonic() + heartbeat_s
         while not stopping() and self._clock.monotonic() < deadline_s:
@@ -56,7 +58,7 @@ class Following:
         return found
 
     async def close(self) -> None:
-        """Repeatable."""
+        """Close the reader. Idempotent."""
         if self._closed is not None:
             closed, self._closed = self._closed, None
             closed()

@@ -1,4 +1,4 @@
-"""A reader of a group that the gateway holds for an HTTP client, through its connections.
+"""A reader of a group that the gateway holds for an HTTP client, across its connections.
 
     ┌───────────┐  feed   ┌───────────┐  feed closed  ┌────────┐  grace over, no room   ┌───────┐
     │ joined    │ ──────► │ connected │ ────────────► │ parked │ ─────────────────────► │ ended │
@@ -6,9 +6,10 @@
                             │ a later feed takes over   │ group says so, failure           ▲
                             └───────────────────────────┴──────────────────────────────────┘
 
-The reader acknowledges explicitly: an event is processed when the client says so, and until then
-it is kept here, to be sent again to the next connection. What was not acknowledged when the reader
-ends is read by whoever gets the segment. One feed at a time asks the reader for more.
+The reader acknowledges explicitly: an event is processed when the client acknowledges it. Until
+then the gateway keeps the event, and sends it again to the client's next connection. If the reader
+ends, the group's other readers read the unacknowledged events again. One feed at a time requests
+more events from the reader.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.delivery import Batch, Delivered, Delivery
 
 PATIENCE_S = 0.5
-"""How often a feed that waits looks whether it is still to go on."""
+"""How often a waiting feed checks whether it should end."""
 
 EndReason = Literal["end", "acknowledge", "replaced", "stopping"]
 
 
 class ReaderOfGroup(Protocol):
-    """What is asked of a `GroupReader` with explicit acknowledgements."""
+    """The used part of a `GroupReader` with explicit acknowledgements."""
 
     reader_id: str
 
@@ -44,8 +45,9 @@ class ReaderOfGroup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FeedTimes:
-    """`heartbeat_s`: nothing was sent for so long, so that is told. `ack_wait_s`: nothing was sent
-    and nothing acknowledged for so long, although something is unacknowledged: the feed ends."""
+    """`heartbeat_s`: if nothing was sent for so long, a sign of life is due. `ack_wait_s`: if
+    nothing was sent or acknowledged for so long while events are unacknowledged, the feed ends.
+    """
 
     heartbeat_s: float
     ack_wait_s: float
@@ -53,17 +55,18 @@ class FeedTimes:
 
 @dataclass(frozen=True, slots=True)
 class FeedEnd:
-    """Why nothing more comes on this connection.
+    """The reason why a connection's feed ends.
 
-    `end`: the group has read everything, for ever. `acknowledge`: the client is to acknowledge, by
-    coming back if not otherwise. `replaced`: a later connection took over. `stopping`: the gateway.
+    `end`: the group has read its streams to their final ends. `acknowledge`: the client must
+    acknowledge, at the latest when it connects again. `replaced`: a later connection took over.
+    `stopping`: the gateway stops.
     """
 
     reason: EndReason
 
 
 class HeldReader:
-    """See the module. `session` is drawn; `delivery` belongs to it."""
+    """The reader and its unacknowledged events. `delivery` belongs to the random `session`."""
 
     def __init__(self, group: str, reader: ReaderOfGroup, delivery: Delivery, clock: Clock) -> None:
         self.group = group
@@ -71,7 +74,7 @@ class HeldReader:
         self.delivery = delivery
         self.failure: AnabranchError | None = None
         self.parked_s = clock.monotonic()
-        """Since when it has no connection; of one that has, since when it had none."""
+        """The monotonic time at which it last lost its connection."""
         self.feed: Feed | None = None
         self.is_asking = False
         self.acknowledged = asyncio.Event()
@@ -87,22 +90,24 @@ class HeldReader:
         return self.delivery.session
 
     def acknowledge(self, number: int) -> None:
-        """Everything up to the event is processed. Raises InvalidRequest."""
+        """Note that every event up to this one is processed. Raises InvalidRequest."""
         if behind := self.delivery.acknowledge(number):
             self.reader.ack(behind)
             self.acknowledged.set()
 
     def connect(self, times: FeedTimes, stopping: Callable[[], bool]) -> "Feed":
-        """A connection's feed, from the first unacknowledged event on; it replaces another."""
+        """A feed for a new connection, from the first unacknowledged event on; replaces the old
+        feed.
+        """
         self.parked.clear()
         self.feed = Feed(self, times, self._clock, stopping)
         return self.feed
 
     async def ask(self, patience_s: float) -> bool:
-        """Take what comes within the time, if something does → whether there may be more, ever.
+        """Take the events that arrive in time; returns False once no more can come.
 
-        Raises what the reader does; but for EventsTruncated and InvalidPosition it is of no more
-        use then.
+        Raises the reader's errors; the reader is usable afterwards only if the error is
+        EventsTruncated or InvalidPosition.
         """
         self.is_asking = True
         try:
@@ -123,7 +128,7 @@ class HeldReader:
 
 
 class Feed:
-    """What one connection is sent."""
+    """The messages of one connection."""
 
     def __init__(
         self, held: HeldReader, times: FeedTimes, clock: Clock, stopping: Callable[[], bool]
@@ -136,17 +141,17 @@ class Feed:
         self._moved_s = clock.monotonic()
 
     def close(self) -> None:
-        """The connection is gone; the reader stays for a while. Repeatable."""
+        """Note that the connection is gone; the reader stays for the grace time. Idempotent."""
         if self.held.feed is self:
             self.held.feed = None
             self.held.parked_s = self._clock.monotonic()
             self.held.parked.set()
 
     async def next(self) -> list[Delivered] | FeedEnd:
-        """What is to be sent next, nothing where only a sign of life is due; or the end.
+        """The next events, an empty list if a sign of life is due, or the end.
 
-        Raises what the reader does: EventsTruncated and InvalidPosition, after which it goes on;
-        ReaderRemoved, ReaderGroupReset and others, after which it does not.
+        Raises the reader's errors. After EventsTruncated and InvalidPosition the feed continues;
+        after others, such as ReaderRemoved and ReaderGroupReset, it does not.
         """
         began_s = self._clock.monotonic()
         while True:
@@ -166,14 +171,16 @@ class Feed:
                 return FeedEnd("end")
 
     def _waits_in_vain(self, now_s: float) -> bool:
-        """Something was sent and is not acknowledged, and nothing moved for long enough."""
+        """Whether sent events are unacknowledged, and nothing was sent or acknowledged for too
+        long.
+        """
         if self._acknowledged != self.held.delivery.acknowledged:
             self._acknowledged, self._moved_s = self.held.delivery.acknowledged, now_s
         is_open = self._sent > self._acknowledged
         return is_open and now_s - self._moved_s >= self._times.ack_wait_s
 
     async def _wait(self) -> bool:
-        """A moment, for an event or an acknowledgement → whether anything may come, ever."""
+        """Wait briefly for an event or an acknowledgement; returns False once no event can come."""
         held = self.held
         if self._sent >= held.delivery.newest and not held.is_asking:
             return await held.ask(PATIENCE_S)

@@ -1,9 +1,9 @@
-"""The readers of groups that the gateway holds: one per client that streams, at most so many.
+"""The group readers that the gateway holds: one per streaming client, up to a maximum.
 
-A client that comes back within the grace finds its reader, with its segments and with what it has
-not acknowledged; one that does not, loses it to the group's other readers. Ends readers: `serve`,
-when their grace is over; a new client, when there is no room but the place of one that is parked;
-`end_reader`; and the gateway's own end.
+A client that connects again within the grace time finds its reader, with its segments and
+unacknowledged events. Otherwise the group's other readers take them over. A reader ends in one of
+four ways: `serve` ends it after its grace time; a new client takes the place of a parked reader if
+there is no other room; `end_reader`; and the end of the gateway.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from anabranch.gateway.events.held_reader import Feed, FeedTimes, HeldReader, Re
 
 SWEEP_S = 0.5
 PARK_S = 2.0
-"""How long a client that comes back is let wait for its last connection to be seen to be gone."""
+"""How long a new connection waits until the gateway notices that the previous one is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldReaderLimits:
-    """`unacknowledged_…`: of one reader. `grace_s`: how long one without a connection stays."""
+    """`unacknowledged_…`: per reader. `grace_s`: how long a reader without a connection stays."""
 
     readers_max: int
     unacknowledged_events_max: int
@@ -44,7 +44,7 @@ class HeldReaderLimits:
 
 
 class HeldReaders:
-    """See the module. `open_reader` makes a reader of (group, id), not yet entered."""
+    """The held readers. `open_reader` creates a reader from (group, id), not yet entered."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class HeldReaders:
         return len(self._held)
 
     def by_state(self) -> Counter[tuple[str, ...]]:
-        """How many are connected, and how many parked."""
+        """The number of connected and of parked readers."""
         parked = sum(held.feed is None for held in self._held.values())
         return Counter({("connected",): len(self._held) - parked, ("parked",): parked})
 
     async def connect(
         self, group: str, reader_id: str | None, token: Token | None
     ) -> tuple[Feed, bool]:
-        """The feed of a new connection, and whether its reader was here before.
+        """The feed of a new connection, and whether this gateway already held its reader.
 
-        A token of this reader's session acknowledges everything up to it. Raises ReaderInUse,
-        InvalidRequest, Overloaded, Unavailable, and what opening a reader raises.
+        A token of this reader's session acknowledges every event up to it. Raises ReaderInUse,
+        InvalidRequest, Overloaded, Unavailable, and the errors of opening a reader.
         """
         held = self._of_session(group, reader_id, token)
         if held is None and reader_id is not None:
@@ -88,9 +88,9 @@ class HeldReaders:
         return held.connect(self._limits.times, self._stopping), is_known
 
     def acknowledge(self, group: str, reader_id: str, token: Token) -> None:
-        """Everything up to the token is processed; saved within a second. Repeatable.
+        """Note that every event up to the token is processed; saved within a second. Idempotent.
 
-        Raises ReaderNotFound when this gateway does not have the reader (any more).
+        Raises ReaderNotFound if this gateway does not hold the reader.
         """
         held = self._held.get((group, reader_id))
         if held is None or held.session != token.session:
@@ -102,7 +102,7 @@ class HeldReaders:
         held.acknowledge(token.number)
 
     async def end_reader(self, group: str, reader_id: str, token: Token | None) -> bool:
-        """The reader leaves its group at once → whether it was here."""
+        """Make the reader leave its group at once; returns whether this gateway held it."""
         held = self._held.get((group, reader_id))
         if held is None:
             return False
@@ -112,7 +112,7 @@ class HeldReaders:
         return True
 
     async def drop(self, held: HeldReader) -> None:
-        """The reader leaves its group; best effort, else its lease ends it. Repeatable."""
+        """Make the reader leave its group; if this fails, its lease expires. Idempotent."""
         held.feed = None
         key = (held.group, held.reader_id)
         if self._held.get(key) is held:
@@ -121,7 +121,7 @@ class HeldReaders:
             await held.reader.close()
 
     async def serve(self) -> None:
-        """End what is parked too long, until cancelled."""
+        """End readers that are parked too long, until cancelled."""
         while True:
             await self._clock.sleep(SWEEP_S)
             oldest_s = self._clock.monotonic() - self._limits.grace_s
@@ -130,7 +130,7 @@ class HeldReaders:
                     await self.drop(held)
 
     async def end(self, patience_s: float) -> None:
-        """All readers leave, as far as there is time."""
+        """Make all readers leave, within the time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 held = list(self._held.values())
@@ -139,7 +139,7 @@ class HeldReaders:
     def _of_session(
         self, group: str, reader_id: str | None, token: Token | None
     ) -> HeldReader | None:
-        """The reader that gave the token, once everything up to it is acknowledged."""
+        """The reader of the token's session, after acknowledging every event up to the token."""
         if token is None:
             return None
         for held in self._held.values():
@@ -153,8 +153,10 @@ class HeldReaders:
         return None
 
     async def _parked(self, group: str, reader_id: str) -> HeldReader | None:
-        """The reader of this id, if it is here. Raises ReaderInUse while it has a connection, which
-        may have to be seen to be gone first."""
+        """The reader with this id, if it is held.
+
+        If it has a connection, waits until that one ends. Raises ReaderInUse if it does not end.
+        """
         held = self._held.get((group, reader_id))
         if held is not None and held.feed is not None:
             with suppress(TimeoutError):
@@ -194,7 +196,7 @@ class HeldReaders:
             self._opening -= 1
 
     async def _make_room(self) -> None:
-        """End the reader that is parked for longest if all places are taken. Raises Overloaded."""
+        """If all places are taken, end the reader parked for longest. Raises Overloaded."""
         if len(self._held) + self._opening < self._limits.readers_max:
             return
         parked = [held for held in self._held.values() if held.feed is None]

@@ -1,7 +1,7 @@
 """One read: events from a position up to a count, a size or the tail, perhaps after a wait.
 
-First everything up to the present tail is read. Only when that is nothing, and the caller wants
-to wait, a second reader waits at the tail for whatever comes first.
+The read first takes all events up to the present tail. If there are none, and the caller wants to
+wait, a second reader waits at the tail for the first event.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ KIB = 1024
 MIB = 1024 * KIB
 AHEAD_BYTES_MIN = 64 * KIB
 EVENTS_AHEAD = 1000
-"""Of a reader that goes on."""
+"""Events ahead of a reader that follows the stream."""
 
 Positions = dict[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """`start`: head, tail or a position token. `wait_s` 0: do not wait at the tail."""
+    """`start`: head, tail or a position token. `wait_s`: how long to wait at the tail."""
 
     stream: str
     start: str
@@ -37,28 +37,29 @@ class ReadRequest:
 
 @dataclass(slots=True)
 class ReadEvents:
-    """What was read. `positions` is where the event after the last one lies."""
+    """The result of a read. `positions` are those of the events after the last one."""
 
     incarnation: int
     positions: Positions = field(default_factory=dict)
     payloads: list[bytes] = field(default_factory=list)
     places: list[tuple[str, int, int]] = field(default_factory=list)
-    """Parallel to `payloads`: segment, offset and index of the event itself."""
+    """Parallel to `payloads`: segment, offset and index of the event."""
     size_bytes: int = 0
     ended: bool = False
-    """The stream is sealed and nothing follows."""
+    """The stream is sealed and read to its end."""
     cuts_before: list[tuple[int, Positions]] = field(default_factory=list)
-    """Each time that successors took the place of segments: after how many events, and the
-    positions until then."""
+    """For each replacement of segments by successors: the number of events before it, and the
+    positions up to it.
+    """
 
     def move_to(self, positions: Mapping[str, tuple[int, int]]) -> None:
-        """The reader stands there; other segments than so far are successors of some."""
+        """Note the reader's positions; a change of the segments means that successors took over."""
         if positions.keys() != self.positions.keys():
             self.cuts_before.append((len(self.payloads), self.positions))
         self.positions = dict(positions)
 
     def keep_first(self, count: int) -> None:
-        """Give back all but the first `count` events: the next read begins with them."""
+        """Drop all but the first `count` events, so that the next read begins after these."""
         end = len(self.places)
         while self.cuts_before and self.cuts_before[-1][0] >= count:
             end, self.positions = self.cuts_before.pop()
@@ -72,7 +73,7 @@ class ReadEvents:
 
 
 class Reads:
-    """Reads for many callers at once, at most `readers_max`."""
+    """Concurrent reads for many callers, at most `readers_max`."""
 
     def __init__(
         self,
@@ -93,7 +94,9 @@ class Reads:
         self._readers = 0
 
     async def read(self, request: ReadRequest) -> ReadEvents:
-        """Raises what the reader does, InvalidRequest (foreign token), Unavailable, Overloaded."""
+        """Read once. Raises the reader's errors, InvalidRequest (token of another stream),
+        Unavailable, Overloaded.
+        """
         if self._readers >= self._readers_max:
             raise Overloaded("too many reads at once", limit=self._readers_max)
         self._readers += 1
@@ -103,7 +106,7 @@ class Reads:
             self._readers -= 1
 
     async def follow(self, stream: str, start: str) -> Following:
-        """A reader that goes on from there, to be closed by the caller. Raises as `read` does."""
+        """A reader that follows the stream; the caller closes it. Raises as `read`."""
         if self._readers >= self._readers_max:
             raise Overloaded("too many reads at once", limit=self._readers_max)
         self._readers += 1
@@ -146,7 +149,7 @@ class Reads:
                     batch = await reader.next_batch()
                 except EventsTruncated as error:
                     if found.payloads:
-                        return  # the next read is told, when this one's events were taken
+                        return  # the next read raises it, after these events
                     found.move_to(reader.positions())
                     error.fields = {**error.fields, "next": found.next_position(request.stream)}
                     raise
@@ -174,7 +177,7 @@ class Reads:
     def _reader(
         self, request: ReadRequest, start: Literal["head", "tail"] | Positions, *, until_tail: bool
     ) -> EventReader:
-        """A reader that fetches about as much as the request takes, at 1 KiB an event."""
+        """A reader that fetches about as much as the request can take, at 1 KiB per event."""
         ahead_bytes = min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
         settings = ReaderSettings(
             read_ahead_bytes=ahead_bytes,
@@ -187,7 +190,7 @@ class Reads:
         return len(found.payloads) >= request.events_max or found.size_bytes >= self._size_bytes_max
 
     def _take(self, batch: EventBatch, request: ReadRequest, found: ReadEvents) -> None:
-        """Take the batch's events that still fit, at least one if it is the first."""
+        """Take the batch's events that still fit, and at least one if there are none yet."""
         offset, first = batch.start
         for index, payload in enumerate(batch.payloads, first):
             if self._is_enough(request, found):

@@ -1,8 +1,8 @@
-"""Opaque tokens: where a page or a read continues.
+"""Opaque tokens, with which a caller continues a list or a read.
 
-A token is JSON, deflated (its checksum finds damage) and written as URL-safe base64. It names
-what it belongs to, the incarnation of a stream included, so that a token of another list, another
-stream or an earlier life of the same name is refused and not misread.
+A token is JSON, deflated (the checksum detects damage) and encoded as URL-safe base64. It names its
+list, or its stream with the incarnation. A token of another list, another stream or an earlier
+incarnation is therefore refused and not misread.
 """
 
 import zlib
@@ -16,19 +16,21 @@ from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.stream import FUTURE_OFFSET
 
 TOKEN_SIZE_BYTES_MAX = 256 * 1024
-"""Of the JSON inside; a thousand segments take a tenth of it."""
+"""The maximum size of the JSON inside; a thousand segments take a tenth of it."""
 
 
 class PageToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="page"):
-    """The list, and the token by which the controller continues it."""
+    """The list, and the token with which the controller continues it."""
 
     of: str
     after: str
 
 
 class PositionToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="position"):
-    """Segment (without the stream's name) → (offset, index) of the next event; an offset of -1:
-    the segment comes after another one that is named."""
+    """Segment (without the stream's name) → (offset, index) of the next event.
+
+    An offset of -1 means that the segment follows another one in the token.
+    """
 
     stream: str
     incarnation: int
@@ -39,12 +41,12 @@ T = TypeVar("T", PageToken, PositionToken)
 
 
 def page_token(of: str, after: str) -> str:
-    """The token of the page that follows; empty after the last one."""
+    """The token of the next page; empty after the last page."""
     return _encode(PageToken(of, after)) if after else ""
 
 
 def page_after(of: str, token: str) -> str:
-    """Inverse of `page_token`. Raises InvalidRequest for what is not a token of this list."""
+    """Inverse of `page_token`. Raises InvalidRequest unless the token belongs to this list."""
     if not token:
         return ""
     opened = _decode(token, PageToken)
@@ -57,13 +59,13 @@ def page_after(of: str, token: str) -> str:
 
 
 def position_token(stream: str, incarnation: int, positions: Mapping[str, tuple[int, int]]) -> str:
-    """The token of these positions, which are by full segment name."""
+    """The token of these positions, whose keys are full segment names."""
     at = {name.removeprefix(f"{stream}/"): (p[0], p[1]) for name, p in positions.items()}
     return _encode(PositionToken(stream, incarnation, at))
 
 
 def positions_of(stream: str, incarnation: int, token: str) -> dict[str, tuple[int, int]]:
-    """Inverse of `position_token`. Raises InvalidRequest for what is not a token of this stream."""
+    """Inverse of `position_token`. Raises InvalidRequest unless it belongs to this stream."""
     opened = _decode(token, PositionToken)
     if opened is None or (opened.stream, opened.incarnation) != (stream, incarnation):
         raise InvalidRequest(

@@ -1,8 +1,8 @@
-"""The open writers: one per destination that was written to lately, at most so many.
+"""The open writers: one per recently used destination, up to a maximum.
 
-A destination is a stream, a transaction or a part of one, by its name (see `destinations`). Its
-writer is opened by the first request for it, shared by all that follow, and closed when it failed,
-when nobody used it for a while, or when room is needed for another destination's.
+A destination is a stream, a transaction or a part of one, by its name (see `destinations`). The
+first request opens its writer, and later requests share it. The gateway closes a writer after it
+failed, after it was idle for a while, or to make room for another destination's writer.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class _Slot:
 
 
 class OpenWriters:
-    """See the module. `serve` closes writers; `open_writer` makes one, ready to be written to."""
+    """The open writers. `open_writer` opens one; `serve` closes them."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class OpenWriters:
 
     @asynccontextmanager
     async def lease(self, destination: str) -> AsyncIterator[Writer]:
-        """The destination's open writer. Raises what opening it raises, and Overloaded."""
+        """The destination's open writer. Raises the errors of opening it, and Overloaded."""
         slot = self._slots.get(destination) or self._new_slot(destination)
         slot.users += 1
         writer: Writer | AnabranchError | None = None
@@ -68,12 +68,12 @@ class OpenWriters:
                 self._drop(destination, slot)
 
     def forget(self, destination: str) -> None:
-        """Close what writes to the destination, or within it: it is being ended."""
+        """Close the writers to the destination, or within it, because it is ending."""
         for name in [name for name in self._slots if is_within(name, destination)]:
             self._drop(name, self._slots[name])
 
     async def serve(self) -> None:
-        """Close what is to be closed, until cancelled."""
+        """Close dropped and idle writers until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_S):
@@ -102,7 +102,7 @@ class OpenWriters:
         return slot
 
     def _make_room(self) -> None:
-        """Drop the writer that was unused for longest. Raises Overloaded if all are in use."""
+        """Drop the least recently used idle writer. Raises Overloaded if all are in use."""
         idle = [(slot.used_s, name) for name, slot in self._slots.items() if not slot.users]
         if not idle or len(self._leaving) >= self._writers_max:
             raise Overloaded(

@@ -1,1 +1,1 @@
-"""Bodies of requests and answers, and how they map to the contracts."""
+"""Bodies of requests and answers, and their conversion to and from contracts."""

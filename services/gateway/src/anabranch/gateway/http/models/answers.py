@@ -1,7 +1,7 @@
-"""What bodies and answers of the administration have in common: their form, and their numbers.
+"""The common form of bodies and answers, and their common field types.
 
-Names are in camel case over HTTP, as Pravega's are. Answers are made of the contracts' messages
-by the names of their fields; bodies may say nothing that is not asked for.
+Names over HTTP are in camel case, as in Pravega. An answer takes the fields of a contract by their
+names; a body may contain no unknown field.
 """
 
 import re
@@ -46,14 +46,14 @@ class HttpBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_surrogates(cls, body: object) -> object:
-        """JSON can spell half of a surrogate pair, which is no character and has no UTF-8."""
+        """JSON can contain half of a surrogate pair, which is no character and has no UTF-8."""
         if not is_text(body):
             raise ValueError("the text contains half of a surrogate pair")
         return body
 
 
 def is_text(value: object) -> bool:
-    """Whether all texts in a JSON value can be encoded."""
+    """Whether all strings in a JSON value can be encoded as UTF-8."""
     match value:
         case str():
             return not _SURROGATE.search(value)
@@ -79,5 +79,5 @@ def stream_at(scope: str, stream: str) -> StreamRef:
 
 
 def group_at(scope: str, group: str) -> GroupRef:
-    """The reader group that a path names; groups are named as streams are. Raises InvalidName."""
+    """The reader group that a path names; the rules for stream names apply. Raises InvalidName."""
     return GroupRef(scope_name(scope), stream_name(group))

@@ -1,8 +1,8 @@
-"""Reader groups as bodies and answers: configurations, places, lags.
+"""Reader groups as bodies and answers: configurations, positions, lags.
 
-A cut of one stream is written ``{"<segment id>": {"offset": …, "eventIndex": …}, …}``; a plain
-byte offset may stand for a place, so that a `streamCut` can be sent as well. What is answered may
-be sent back.
+A cut of one stream is written ``{"<segment id>": {"offset": …, "eventIndex": …}, …}``. A plain byte
+offset may replace a position, so a caller may also send a `streamCut`. Cuts in answers are valid in
+requests.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,10 @@ class GroupConfigBody(HttpBody):
     release_after_checkpoint: bool = False
 
     async def config(self, client: Client) -> ReaderGroupConfig:
-        """Tails are asked for now. Raises InvalidName, InvalidRequest, StreamNotFound."""
+        """The configuration as a contract; looks up the present tails.
+
+        Raises InvalidName, InvalidRequest, StreamNotFound.
+        """
         streams = [
             await self._stream(GroupStreamBody(stream=one) if isinstance(one, str) else one, client)
             for one in self.streams
@@ -87,7 +90,7 @@ class GroupConfigBody(HttpBody):
         )
 
     async def _stream(self, body: GroupStreamBody, client: Client) -> GroupStream:
-        GroupStream(body.stream)  # a name that is none is refused before anything is asked
+        GroupStream(body.stream)  # refuses an invalid name before any query
         start = self.start if body.start is None else body.start
         ends = [await _cut(body.stream, at, client) for at in (start, body.end)]
         return GroupStream(body.stream, *ends)
@@ -215,7 +218,7 @@ def position_cut(cut: CutBody) -> PositionCut:
 def group_property(
     described: ReaderGroupDescription, status: ReaderGroupStatus | None
 ) -> ReaderGroupProperty:
-    """`status` None: without the state of the readers."""
+    """The group as an answer; without a `status`, the state of its readers is omitted."""
     config = described.config
     told = ReaderGroupProperty(
         scope_name=described.scope,
@@ -291,7 +294,7 @@ StreamCuts = dict[str, dict[int, PlaceProperty]]
 
 
 def cuts_by_stream(positions: Mapping[str, Position]) -> StreamCuts:
-    """A cut of every stream, of positions by full segment name."""
+    """The cut of every stream, from positions by full segment name."""
     cuts: StreamCuts = {}
     for name, at in sorted(positions.items()):
         stream, number = parse_segment_name(name)

@@ -1,8 +1,8 @@
 """A stream's configuration as Pravega writes it: scaling policy, retention policy, tags.
 
-Whatever a stream can be configured to is answered exactly, so that what was answered can be sent
-back. Where Pravega's units are too coarse for that (days or hours and minutes, MiB), a field of
-ours says the rest: `milliseconds`, `sizeBytes`, `maxSizeBytes`.
+Answers state every configuration exactly, so that a caller can send it back. Where Pravega's units
+are too coarse for that (days, hours and minutes; MiB), an additional field has the exact value:
+`milliseconds`, `sizeBytes`, `maxSizeBytes`.
 """
 
 from typing import Annotated, Literal
@@ -167,7 +167,7 @@ def _ms(period: Period | None) -> int:
 
 
 def _one(field: str, coarse: int, exact: int) -> int:
-    """What both of two ways to say it say; 0 says nothing."""
+    """The value of two fields for the same quantity, of which 0 means absent."""
     if coarse and exact and coarse != exact:
         raise InvalidRequest(
             f"retentionPolicy says two different things: {field}, and the same in other units",

@@ -1,4 +1,4 @@
-"""Transactions as bodies and answers: how one is begun and committed, and how it stands."""
+"""Transactions as bodies and answers: begin, commit, and description."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""One module per resource: the routes, and what they send to the cluster."""
+"""The routes, one module per resource; each translates requests into calls of the client."""

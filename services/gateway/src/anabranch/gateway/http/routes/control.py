@@ -1,8 +1,8 @@
 """Control requests by name, for clients that need only HTTP.
 
-A body is the JSON of the contract that docs/nats.md names, and so is the answer; an error is a
-problem document. Three paths tell requests apart by what they may do: a query only reads, an action
-changes something before it is answered, and a command is accepted first and carried out after that.
+The body and the answer are the JSON forms of the contracts in docs/nats.md; an error is a problem
+document. Three paths separate requests by their effect. A query only reads. An action changes
+something before the gateway answers. A command is accepted first and carried out afterwards.
 """
 
 import json
@@ -118,10 +118,7 @@ def _question(name: str, known: control.Registry) -> Question:
 
 
 def _command(name: str, data: bytes) -> Command:
-    """The command in the body; names of internal streams are refused as the client refuses them.
-
-    Raises InvalidRequest, InvalidName.
-    """
+    """The command in the body. Raises InvalidRequest, InvalidName, also for an internal stream."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -143,8 +140,11 @@ def _command(name: str, data: bytes) -> Command:
 
 
 async def _checked(client: Client, asked: Command) -> Command:
-    """The command with the positions that it names checked against the stored blocks: a client
-    of HTTP alone reaches no store. Raises InvalidPosition, Unavailable."""
+    """The command, after its positions were checked against the stored blocks.
+
+    The gateway does this because a client that needs only HTTP reaches no segment store. Raises
+    InvalidPosition, Unavailable.
+    """
     match asked:
         case CreateReaderGroup() | ResetReaderGroup():
             config = await checked_config(client.ranges(), asked.config)

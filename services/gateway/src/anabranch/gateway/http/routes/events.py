@@ -1,7 +1,8 @@
-"""Events in and out: plain routes on the same application, without a model per event.
+"""Append and read events: plain routes without a model per event.
 
 POST answers when every event of the body is durable. GET answers with events and, in the header
-`Next-Position`, with where to continue; or with server-sent events, whose ids say the same.
+`Next-Position`, with the position to continue from. With server-sent events, the ids of the
+messages are these positions.
 """
 
 import hashlib
@@ -73,7 +74,7 @@ async def events(request: Request) -> Response | EventStream:
 
 
 async def append_events(request: Request) -> Response:
-    """200 {events, stream} when all are durable; see `problem` for everything else."""
+    """200 {events, stream} when all are durable; see `problem` for errors."""
     stream = _stream(request)
     count, _ = await append_to(stream, request)
     answer = {"stream": stream, "events": count}
@@ -81,7 +82,7 @@ async def append_events(request: Request) -> Response:
 
 
 async def append_to(destination: str, request: Request) -> tuple[int, PartReport | None]:
-    """Store a request's events → how many there are, and what a part's writer reports."""
+    """Store a request's events; returns their number, and the report of a part's writer."""
     parts = parts_of(request)
     media_type = _header(request, "content-type").partition(";")[0].strip().lower() or JSON
     keys = Keys(_optional(request, "routing-key"), request.query_params.get("key_field"))
@@ -94,7 +95,7 @@ async def append_to(destination: str, request: Request) -> tuple[int, PartReport
 
 
 async def read_events(request: Request) -> Response | EventStream:
-    """200 with the events, none included; see `problem` for everything else."""
+    """200 with the events, if any; see `problem` for errors."""
     parts = parts_of(request)
     stream = _stream(request)
     if _wants(SSE, request):
@@ -150,8 +151,10 @@ async def _followed(
 
 
 def _lines(found: ReadEvents, stream: str) -> bytes:
-    """The events as lines, up to the first that is not JSON. Raises NotAcceptable if that is
-    the very first one."""
+    """The events as lines, up to the first event that is not JSON.
+
+    Raises NotAcceptable if the very first event is not JSON.
+    """
     lines: list[bytes] = []
     for payload in found.payloads:
         line = ndjson_line(payload)
@@ -187,7 +190,7 @@ def _number(text: str, name: str, least: int, most: float = EVENTS_COUNT_LIMIT) 
         value = float(int(text)) if least else float(text)
     except (ValueError, OverflowError):
         value = -1.0
-    if not least <= value <= most:  # also false for what is not a number
+    if not least <= value <= most:  # also false for NaN
         raise InvalidRequest(
             f"{name} is out of range", remedy=f"send a number from {least} to {most:g}", name=name
         )
@@ -202,7 +205,7 @@ def _from(request: Request) -> str:
 
 
 def _wants(form: str, request: Request) -> bool:
-    """Whether the first form accepted that is served is this one. Raises NotAcceptable."""
+    """Whether this is the first supported form in the Accept header. Raises NotAcceptable."""
     accept = _header(request, "accept")
     if not accept.strip():
         return form == NDJSON

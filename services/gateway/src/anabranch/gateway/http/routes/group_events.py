@@ -1,10 +1,11 @@
-"""Events of a reader group, as they come: server-sent events, or lines of JSON.
+"""Events of a reader group as a stream of server-sent events or JSON lines.
 
-The gateway joins the group for its caller. An event is processed when the caller acknowledges it:
-by coming back with its id (`Last-Event-ID`, as browsers do by themselves, or `?ack=`), or while it
-goes on by POST to the reader's `acks`. Messages with a name tell the rest: `reader` comes first,
-`truncated` says that events are gone, `unreadable` names a segment that has no event where the
-group stands in it, `problem` is the error that ends the answer, `end` why no more comes.
+The gateway joins the group on behalf of its caller. An event is processed when the caller
+acknowledges it. The caller does so when it connects again with the event's id (`Last-Event-ID`,
+which browsers send by themselves, or `?ack=`), or with a POST to the reader's `acks`. Named
+messages carry everything else. `reader` comes first. `truncated`: events were deleted unread.
+`unreadable`: the group's position in a segment is at no event. `problem`: the error that ends the
+answer. `end`: the reason why the answer ends.
 """
 
 from collections.abc import AsyncGenerator
@@ -38,12 +39,12 @@ READER_ID_LENGTH_MAX = 255
 def routes() -> list[Route]:
     route = Route(PATH, stream_events, methods=["GET"])
     assert route.methods is not None
-    route.methods.discard("HEAD")  # nobody joins a group to learn about headers
+    route.methods.discard("HEAD")  # a HEAD request must not join the group
     return [route]
 
 
 async def stream_events(request: Request) -> EventStream:
-    """200, then messages for as long as the caller listens; see `problem` for everything else."""
+    """200, then messages for as long as the caller listens; see `problem` for errors."""
     parts = parts_of(request)
     group = str(group_at(request.path_params["scope"], request.path_params["group"]))
     form = wanted_form(request.headers.get("accept", ""))
@@ -92,7 +93,7 @@ async def _pieces(
 
 
 def _reader(feed: Feed, *, is_known: bool) -> Message:
-    """What comes first. Its id acknowledges nothing, and finds the reader again."""
+    """The first message. Its id acknowledges nothing, and finds the reader again."""
     held, delivery = feed.held, feed.held.delivery
     told = {"group": held.group, "reader": held.reader_id, "resumed": is_known}
     return Message(told, delivery.token(delivery.acknowledged), "reader")

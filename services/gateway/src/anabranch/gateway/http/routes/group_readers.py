@@ -1,4 +1,4 @@
-"""Readers, checkpoints and cuts of a reader group, and what readers over HTTP acknowledge."""
+"""Readers, checkpoints and cuts of a reader group, and acknowledgements over HTTP."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal

@@ -1,7 +1,7 @@
-"""Health and metrics: what probes ask, in the words of Kubernetes and in those of Pravega.
+"""Health and metrics for probes, with the paths of Kubernetes and of Pravega.
 
-The tree of Pravega's health has two levels here: the gateway, and its parts. A part that is not
-ready is STARTING, because it is tried until it is; a gateway that answers at all is alive.
+Pravega's tree of health has two levels here: the gateway and its parts. A part that is not ready is
+STARTING, because the gateway keeps retrying it. A gateway that answers at all is alive.
 """
 
 from starlette.requests import Request
@@ -18,7 +18,7 @@ ASPECTS = ("status", "readiness", "liveness", "details")
 
 
 def routes() -> list[Route]:
-    """In the order in which they are matched: an aspect's name is no part's."""
+    """The routes in the order of matching: the name of an aspect is no part's name."""
     aspects = [Route(f"/v1/health/{aspect}", _ASPECTS[aspect]) for aspect in ASPECTS]
     by_part = [Route(f"/v1/health/{aspect}/{{part}}", _ASPECTS[aspect]) for aspect in ASPECTS]
     return [
@@ -43,7 +43,7 @@ async def healthz(_request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """200 when every part is ready, else 503; either way with each part's reason."""
+    """200 if every part is ready, else 503; the body has each part's reason."""
     parts = parts_of(request).health()
     ready = is_ready(parts)
     shown = {name: {"ready": part.ready, "reason": part.reason} for name, part in parts.items()}
@@ -51,7 +51,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """Prometheus' text format."""
+    """The metrics in Prometheus' text format."""
     return Response(parts_of(request).metrics.exposition(), media_type=CONTENT_TYPE)
 
 
@@ -90,7 +90,7 @@ _ASPECTS = {
 
 
 def _asked(request: Request) -> str:
-    """The part that the path names; the gateway where it names none. Raises NotFound."""
+    """The part that the path names, or the gateway. Raises NotFound."""
     name: str = request.path_params.get("part", ROOT)
     known = parts_of(request).health()
     if name != ROOT and name not in known:

@@ -1,4 +1,4 @@
-"""Operations: what became of changes, in particular of those that were answered 202."""
+"""Operations: the states of accepted changes, in particular after an answer 202."""
 
 from typing import Annotated, Any, Literal
 

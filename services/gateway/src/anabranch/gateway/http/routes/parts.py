@@ -1,4 +1,4 @@
-"""What routes work with; wiring puts one of it behind each application."""
+"""The dependencies of the routes; wiring attaches one `Parts` to each application."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from anabranch.gateway.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`health` is what the process reports about itself at the moment; `tracer` None: no traces."""
+    """`health` reports the parts of the process; without a `tracer`, there are no traces."""
 
     settings: Settings
     client: Client

@@ -1,7 +1,7 @@
-"""Reader groups: Pravega's paths and fields, and beyond them what makes and changes groups.
+"""Reader groups: Pravega's paths and fields, and additional routes that create and change groups.
 
-What the readers of a group agree on is in the group's own log; whoever asks for it here reads
-that log anew, so nothing is kept between requests.
+The shared state of a group's readers is in the group's own log. Each request reads that log anew,
+so the gateway keeps nothing between requests.
 """
 
 from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ class SubscribersList(Told):
 
 @asynccontextmanager
 async def opened(client: Client, scope: str, group: str) -> AsyncIterator[ReaderGroup]:
-    """The group that a path names, for one request."""
+    """The group that a path names, open for one request."""
     found = client.reader_group(group_at(scope, group))
     try:
         yield found

@@ -1,4 +1,4 @@
-"""Scaling and truncating a stream, and the epochs that it had."""
+"""Scale and truncate a stream, and list its epochs."""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal
@@ -208,7 +208,7 @@ async def list_scaling_events(
 async def _begun_ms(
     streams: Streams, stream: str, events: Iterable[ScalingEvent]
 ) -> dict[int, int]:
-    """When the epochs began in which the events' segments were made, by epoch."""
+    """The begin of the epochs that created the events' segments, by epoch."""
     begun_ms = {event.stream_epoch: event.created_ms for event in events}
     made = {epoch_of(SegmentId(s.segment_id)) for event in events for s in event.segments}
     oldest = min(made - begun_ms.keys(), default=None)

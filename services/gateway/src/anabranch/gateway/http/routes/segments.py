@@ -1,7 +1,7 @@
-"""Segments and cuts of a stream: what they are, what follows them, where a stream begins and ends.
+"""Segments and cuts of a stream: descriptions, successors, head and tail.
 
-A cut is written ``{"<segment id>": <byte offset>, …}``; what is answered as `streamCut` may be
-sent back wherever a cut is asked for.
+A cut is written ``{"<segment id>": <byte offset>, …}``; a `streamCut` in an answer is valid
+wherever a request takes a cut.
 """
 
 import hashlib

@@ -1,13 +1,13 @@
-"""How a request's change is sent: under which id, and how long its end is waited for.
+"""How a change is sent: the command's id, and the time for which the gateway waits for its end.
 
-The wait is what the caller asks for by `?wait=seconds` or `Prefer: wait=seconds`, else as long as
-any request may take. A change whose end does not come in time goes on, and is answered 202 with
-its operation.
+The caller sets the wait with `?wait=seconds` or `Prefer: wait=seconds`; the default and maximum is
+the request timeout. If a change does not end in time, it continues, and the gateway answers 202
+with its operation.
 
-An `Idempotency-Key` becomes the command's id, together with what is asked: so a repetition gets
-the first one's operation, also from another gateway and after a restart. That the same key came
-with another request is known only to the gateway that took the first one, as long as it
-remembers: bounded by count and age, and ended with the process.
+The command's id is a digest of the `Idempotency-Key` and the request. A repeated request therefore
+gets the first one's operation, even from another gateway or after a restart. If the same key comes
+with another request, only the gateway that took the first one can refuse it. Its memory is bounded
+by count and age, and ends with the process.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ async def waiting(
     ] = None,
     prefer: Annotated[str, Header(description="wait=seconds, as in RFC 7240")] = "",
 ) -> float:
-    """A dependency: how many seconds the caller wants to wait for the end of what it asks for."""
+    """A dependency: the seconds for which the caller wants to wait for the end of its request."""
     return _wait_s(wait, prefer, parts_of(request).settings.request_timeout_s)
 
 
@@ -59,8 +59,7 @@ async def change(
     wait_s: WaitS,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=KEY_LENGTH_MAX)] = None,
 ) -> AsyncIterator[Sending]:
-    """A dependency: how the client is to send the request's command. Raises
-    IdempotencyMismatch."""
+    """A dependency: the client's arguments for sending the command. Raises IdempotencyMismatch."""
     parts = parts_of(request)
     sending = Sending(
         timeout_s=parts.settings.request_timeout_s,
@@ -80,7 +79,7 @@ Sent = Annotated[Sending, Depends(change)]
 
 
 def still_running(operation: Operation) -> Response | None:
-    """The answer 202 for an operation that has not ended; None for one that has."""
+    """The answer 202 for an operation that has not ended; None if it has."""
     if operation.state is OperationState.SUCCEEDED:
         return None
     told = OperationHandle(operation=operation.operation_id, state="running")
@@ -91,7 +90,7 @@ def still_running(operation: Operation) -> Response | None:
 
 
 def ended(operation: Operation) -> OperationHandle:
-    """How an operation that has ended is answered."""
+    """The answer for an operation that has ended."""
     return OperationHandle(operation=operation.operation_id, state="succeeded")
 
 
@@ -106,7 +105,7 @@ RUNNING: dict[int | str, dict[str, Any]] = {
 
 
 def _wait_s(wait: float | None, prefer: str, longest_s: float) -> float:
-    """At most `longest_s`, which is also what is waited when nothing was asked for."""
+    """The wait in seconds; `longest_s` is the maximum and the default."""
     if wait is not None:
         return min(wait, longest_s)
     preferred = _WAIT.search(prefer)
@@ -116,9 +115,9 @@ def _wait_s(wait: float | None, prefer: str, longest_s: float) -> float:
 
 
 async def _fingerprint(request: Request) -> str:
-    """What is asked, but for how long: the same for the same JSON, however it is written."""
+    """A digest of the request without its wait; equal JSON has equal digests."""
     body = await request.body()
-    # What is not JSON the route refuses, or it takes no body.
+    # If the body is not JSON, the route refuses it, or takes no body.
     with contextlib.suppress(ValueError, RecursionError):
         body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
     query = sorted((k, v) for k, v in request.query_params.multi_items() if k != "wait")

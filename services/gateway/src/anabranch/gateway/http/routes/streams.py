@@ -1,6 +1,6 @@
 """Streams, with the paths, bodies and codes of Pravega's administration; lists are paged.
 
-A body may say everything that Pravega's may, and what it says is kept and answered.
+A body may contain every field of Pravega's; the cluster stores the values, and answers return them.
 """
 
 from contextlib import suppress
@@ -87,7 +87,7 @@ async def list_streams(
     client = parts_of(request).client
     if filter_type == "showInternalStreams":
         await client.scopes.describe(scope)
-        return StreamsList(streams=[])  # what the cluster itself needs is not kept in streams
+        return StreamsList(streams=[])  # lists omit internal streams
     tag = _tag(filter_type, filter_value)
     of = f"streams/{scope}/tag/{tag}" if tag else f"streams/{scope}"
     page = await client.streams.page(
@@ -181,7 +181,7 @@ def _tag(filter_type: str | None, filter_value: str) -> str:
 async def _described(
     client: Client, scope: str, names: tuple[str, ...]
 ) -> tuple[StreamDescription, ...]:
-    """The streams in the order of the names, without those that are gone by now."""
+    """The streams in the order of the names, without those that were deleted meanwhile."""
 
     found: dict[str, StreamDescription] = {}
 

@@ -1,7 +1,7 @@
-"""Events into transactions and their parts: plain routes, as those of `events` are.
+"""Append events to transactions and their parts: plain routes, like those of `events`.
 
-An answer says that every event of the body is durable in the transaction; nobody reads it before
-the commit. What writes is kept by the gateway, and never pings: the caller does.
+An answer means that every event of the body is durable in the transaction; readers see the events
+only after the commit. The gateway keeps the writers, which never ping: the caller does.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,17 @@ def routes() -> list[Route]:
 
 
 async def append_events(request: Request) -> Response:
-    """200 {stream, transactionId, events} when all are durable; 404, 409 when it has ended."""
+    """200 {stream, transactionId, events} when all are durable; 404; 409 after its end."""
     named = _named(request)
     count, _ = await append_to(transaction_destination(*named.values()), request)
     return _answer(named, count)
 
 
 async def append_part_events(request: Request) -> Response:
-    """As `append_events`, with the part's `lengths` where its open writer wrote: of all answers,
-    a commit names the largest length of each segment."""
+    """Like `append_events`, with the part's `lengths` as its open writer knows them.
+
+    A commit names the largest length of each segment among all answers.
+    """
     named = {**_named(request), "part": check_id(request.path_params["part"])}
     count, report = await append_to(transaction_destination(*named.values()), request)
     return _answer(named, count, report)

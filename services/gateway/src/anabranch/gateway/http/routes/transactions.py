@@ -1,7 +1,7 @@
-"""Transactions of a stream: begun, kept alive, committed and aborted by their callers.
+"""Transactions of a stream: their callers begin, ping, commit and abort them.
 
-Nothing pings a transaction but its caller, so that one nobody cares for any more is aborted when
-its lease is over. All may be asked again: an outcome never changes.
+Only the caller pings a transaction, so that an abandoned one is aborted when its lease expires.
+Every request may be repeated: an outcome never changes.
 """
 
 from contextlib import suppress
@@ -67,9 +67,9 @@ async def begin_transaction(
 ) -> TransactionProperty:
     """201 with Location; 400; 404; 409 if the stream is sealed, or the key's version is passed.
 
-    With a key: of a version that is committed already its transaction is answered; one that was
-    left open is aborted first, or with `parts` answered. A lost answer is asked for again: what
-    nobody pings ends by itself.
+    With a key whose version is committed, the answer is the committed transaction. If the version
+    has an open transaction, the gateway aborts it first, or with `parts` answers with it. If an
+    answer is lost, repeat the request: the lost transaction ends when its lease expires.
     """
     asked = body or BeginTransactionRequest()
     begun = await transactions_at(request, scope, stream).begin(
@@ -172,7 +172,7 @@ async def commit_transaction(
     decide_s = parts_of(request).settings.request_timeout_s
     info = await asking(wait=wait_s >= decide_s, timeout_s=decide_s)
     if wait_s and not info.state.has_ended:
-        with suppress(Retry, OutcomeUnknown):  # what is decided is answered all the same
+        with suppress(Retry, OutcomeUnknown):  # the decided outcome is answered
             info = await asking(timeout_s=wait_s)
     return _decided(request, str(stream_at(scope, stream)), info)
 
@@ -230,7 +230,7 @@ async def forget_application(
 def _decided(
     request: Request, stream: str, info: TransactionInfo
 ) -> TransactionProperty | Response:
-    """The outcome; closes this gateway's writers of the transaction."""
+    """The outcome as an answer; closes this gateway's writers of the transaction."""
     parts_of(request).writers.forget(transaction_destination(stream, info.transaction_id))
     told = transaction_property(info)
     if info.state.has_ended:

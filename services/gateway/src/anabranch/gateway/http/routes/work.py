@@ -1,4 +1,4 @@
-"""What goes on and what is stuck: the work of the controllers, and commands that were put aside."""
+"""Pending work of the controllers, and parked commands and work."""
 
 from typing import Annotated
 
