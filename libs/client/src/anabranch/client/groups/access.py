@@ -1,9 +1,9 @@
-"""The way to a reader group's state: from the controller's description to the log's newest state.
+"""Opens a reader group's log, and brings its state to the generation that the controller knows.
 
-The controller decides what the group's generation and configuration are; the log's state follows.
-Whoever comes to a log without a state, or with one of an older generation, writes the first state
-of the present one, if nobody else has by then: a client that dies in the middle of a reset leaves
-nothing undone that the next one does not do.
+The controller decides the group's generation and configuration; the log's state follows. If a
+client finds a log without a state, or with a state of an older generation, it writes the first
+state of the current generation, unless another client has done so. If a client dies in the middle
+of a reset, the next one therefore completes it.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ GroupSynchronizer = StateSynchronizer[ReaderGroupState, AnyUpdate]
 
 
 class Parts(Protocol):
-    """What is made of a client's connections."""
+    """The part of a client that builds bounds and synchronizers."""
 
     def bounds(self, stream: StreamRef) -> StreamBounds: ...
 
@@ -32,7 +32,7 @@ class Parts(Protocol):
 
 
 class GroupAccess:
-    """See the module. Of one group."""
+    """Access to the state of one group."""
 
     def __init__(self, group: GroupRef, control: ControlPlane, parts: Parts) -> None:
         self.group = group
@@ -47,7 +47,7 @@ class GroupAccess:
         )
 
     async def open_log(self) -> GroupSynchronizer:
-        """The group's log, folded to its end, of the present generation.
+        """The group's log, folded to its end, of the current generation.
 
         Raises ReaderGroupNotFound, ScopeNotFound, StreamNotFound, InvalidRequest for cuts that the
         streams never had.
@@ -63,8 +63,7 @@ class GroupAccess:
         return log
 
     async def renew(self, log: GroupSynchronizer, description: ReaderGroupDescription) -> bool:
-        """Make the log's state that of the description, if it is of an older generation →
-        whether it was."""
+        """Bring the log's state to the description's generation; returns whether it was older."""
         await log.fetch()
         present = (description.incarnation, description.generation)
         if log.state is not None and _age(log.state) >= present:

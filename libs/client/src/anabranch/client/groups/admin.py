@@ -64,10 +64,10 @@ class ReaderGroups:
         start: GroupStart = "head",
         **how: Unpack[Sending],
     ) -> Operation:
-        """Create a group that is configured so, or that reads these streams.
+        """Create a group with this configuration, or one that reads these streams.
 
-        Streams that the configuration gives no start are read from their head or tail of now.
-        Raises ScopeNotFound, StreamNotFound, ReaderGroupExists, InvalidCut, InvalidPosition,
+        A stream without a configured start is read from its present head or tail. Raises
+        ScopeNotFound, StreamNotFound, ReaderGroupExists, InvalidCut, InvalidPosition,
         InvalidRequest.
 
         ::
@@ -105,12 +105,11 @@ class ReaderGroups:
         expected_generation: int | None = None,
         **how: Unpack[Sending],
     ) -> Operation:
-        """Read as configured, from the configured starts; without a configuration, as the present
-        one says, from where it began. Readers of before are told by ReaderGroupReset.
+        """Read again from the starts of this configuration, or of the present one if none is given.
 
-        `start`: full segment names → positions, a cut of each stream that it names, which is read
-        from there: those of a checkpoint, for example.
-        `expected_generation`: refuse unless the group is at it. Raises ReaderGroupNotFound,
+        The group's present readers raise ReaderGroupReset. `start` (full segment name → position)
+        replaces the start of each stream that it names, for example with the cut of a checkpoint.
+        `expected_generation`: refuse if the group has another one. Raises ReaderGroupNotFound,
         GenerationMismatch, StreamNotFound, InvalidCut, InvalidPosition.
 
         ::
@@ -138,7 +137,7 @@ class ReaderGroups:
         )
 
     async def delete(self, group: str, **how: Unpack[Sending]) -> Operation:
-        """Delete the group, with what its readers have agreed on. Raises ReaderGroupNotFound.
+        """Delete the group and its readers' shared state. Raises ReaderGroupNotFound.
 
         ::
 
@@ -156,12 +155,12 @@ class ReaderGroups:
     async def release(
         self, group: str, stream: str, cut: Cut | PositionCut, **how: Unpack[Sending]
     ) -> Operation:
-        """Let the stream give up what lies before the cut, as far as the group is concerned.
+        """Let the stream delete events before the cut; other subscribers may still hold them back.
 
-        For groups whose retention is MANUAL; others release by themselves or hold nothing back.
-        Raises ReaderGroupNotFound, StreamNotFound, SubscriberNotFound, GenerationMismatch (it was
-        reset meanwhile), InvalidCut, InvalidPosition, CutRefused (it lies behind what was
-        released).
+        This is for groups whose retention is MANUAL; other groups release by themselves, or hold
+        back no events. Raises ReaderGroupNotFound, StreamNotFound, SubscriberNotFound,
+        GenerationMismatch (the group was reset meanwhile), InvalidCut, InvalidPosition, CutRefused
+        (the cut lies before the last released one).
 
         ::
 
@@ -218,7 +217,7 @@ class ReaderGroups:
     async def page(
         self, scope: str, page_token: str = "", page_size: int = PAGE_SIZE_MAX
     ) -> ReaderGroupList:
-        """One page of them, from the start or from an earlier page's token.
+        """One page of the names, from the start or from an earlier page's token.
 
         ::
 
@@ -232,7 +231,7 @@ class ReaderGroups:
         )
 
     async def subscribers(self, stream: str) -> tuple[SubscriberDescription, ...]:
-        """The groups that hold back what the stream may give up. Raises StreamNotFound.
+        """The groups that hold back the stream's truncation. Raises StreamNotFound.
 
         ::
 
@@ -246,7 +245,7 @@ class ReaderGroups:
         return found.subscribers
 
     async def _from_tail(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
-        """One stream after the other: their tails have nothing to do with each other."""
+        """The streams' tails are independent, so they are looked up one after the other."""
         streams = []
         for each in config.streams:
             if not each.start:

@@ -1,4 +1,4 @@
-"""How entries of a group's log change what its readers agree on. Pure.
+"""Folds an entry of a group's log into the state that its readers share. Pure.
 
 A segment of the group is in one of these states; together their positions are a cut of every
 stream, at any moment:
@@ -16,11 +16,11 @@ stream, at any moment:
     │ finished   │ all of its successors were opened        │ (gone)               │
     └────────────┴──────────────────────────────────────────┴──────────────────────┘
 
-A successor opens with the completion of the last segment that shares keys with it and is older. So
-what is open never shares keys, and one reader at a time reads a key.
+A successor opens when the last older segment that shares keys with it is completed. Open segments
+therefore never share keys, and one reader at a time reads a key.
 
-Entries that come too late are refused by what they quote: a reader's nonce, a segment's ownership,
-the beat after which a reader was taken for lost. Refused means that nothing changes.
+A late entry changes nothing: it quotes a reader's nonce, a segment's ownership, or the beat after
+which a reader was declared lost, and the state has newer ones by then.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ from anabranch.common.model.reader_group import READERS_MAX
 
 
 def apply(state: ReaderGroupState, update: u.AnyUpdate) -> ReaderGroupState:
-    """The state after the entry, which may be the same."""
+    """The state after the entry; the same state if it refuses the entry."""
     match update:
         case u.Joined():
             return _joined(state, update)
@@ -103,7 +103,7 @@ def _put_offline(state: ReaderGroupState, update: u.PutOffline) -> ReaderGroupSt
 
 
 def _gone(state: ReaderGroupState, reader_id: str) -> ReaderGroupState:
-    """Its segments stay where they are saved, for others; no checkpoint waits for it."""
+    """Free the reader's segments at their saved positions; no checkpoint waits for it then."""
     if reader_id not in state.readers:
         return state
     state = _unassigned(state, reader_id, [each.name for each in state.owned_by(reader_id)])
@@ -120,7 +120,7 @@ def _holds(state: ReaderGroupState, reader_id: str, at: Saved) -> bool:
 
 
 def _saved(state: ReaderGroupState, reader_id: str, saved: Iterable[Saved]) -> ReaderGroupState:
-    """Positions of what the reader has move forward."""
+    """Advance the saved positions of the reader's segments."""
     moved: dict[str, GroupSegment] = {}
     for at in saved:
         if _holds(state, reader_id, at):
@@ -132,7 +132,7 @@ def _saved(state: ReaderGroupState, reader_id: str, saved: Iterable[Saved]) -> R
 
 
 def _acquired(state: ReaderGroupState, update: u.Acquired) -> ReaderGroupState:
-    """Refused while a checkpoint waits for the reader: its positions are about what it had."""
+    """Refused while a checkpoint waits for the reader: its report covers earlier segments only."""
     if state.due_checkpoint(update.reader_id, update.nonce) is not None:
         return state
     taken: dict[str, GroupSegment] = {}
@@ -148,8 +148,11 @@ def _acquired(state: ReaderGroupState, update: u.Acquired) -> ReaderGroupState:
 
 
 def _unassigned(state: ReaderGroupState, reader_id: str, names: Iterable[str]) -> ReaderGroupState:
-    """These of the reader's segments are nobody's. Checkpoints that wait for it get them as they
-    are now, because somebody else will have moved them when it says where it stands."""
+    """Free these segments of the reader.
+
+    Checkpoints that wait for the reader take the segments' present positions, because another
+    reader may have advanced them before this one reaches the checkpoint.
+    """
     freed = {name: replace(state.segments[name], owner="", ownership=0) for name in names}
     if not freed:
         return state

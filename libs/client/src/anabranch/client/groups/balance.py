@@ -1,9 +1,9 @@
-"""Who shall have which segment: computed by every reader for itself, from the same state. Pure.
+"""The assignment of segments to readers; every reader computes it from the same state. Pure.
 
-A segment weighs 1, and more the further its reading is behind: so readers are even by what is
-left to read, and by number where all of it is read. Segments stay where they are unless moving one
-makes the heaviest reader lighter; what lag weighs grows with its logarithm, so that growing lags
-move little.
+A segment weighs 1, and more the larger its lag is. Readers are therefore balanced by unread bytes,
+and by the number of segments if there is no lag. A segment moves only if the move makes the
+heaviest reader lighter. The weight grows with the logarithm of the lag, so that growing lags move
+few segments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +14,17 @@ LAG_UNIT_BYTES = 16 * 1024 * 1024
 
 
 def weight(segment: GroupSegment) -> int:
-    """How much of a reader's time the segment takes, as far as that can be told."""
+    """The estimated share of a reader's time that the segment takes."""
     return 1 + (segment.unread_bytes // LAG_UNIT_BYTES).bit_length()
 
 
 def planned(state: ReaderGroupState) -> Mapping[str, str]:
-    """Segment → the reader that shall have it, of all that can be read now.
+    """Segment → assigned reader, of all segments that can be read now.
 
-    While no reader is online, nobody shall have anything. A reader for which a checkpoint waits
-    gets nothing new, unless that is true of all: then what nobody has stays so. Where segments are
-    released only after checkpoints it does, and what is released waits until it has reached it.
+    While no reader is online, no segment is assigned. A reader for which a checkpoint waits gets no
+    new segment; if that holds for all readers, free segments stay free. In a group that releases
+    only after checkpoints, such a reader is assigned segments, and acquires them once it has
+    reached the checkpoint.
     """
     if not state.readers:
         return {}
@@ -48,7 +49,7 @@ def planned(state: ReaderGroupState) -> Mapping[str, str]:
 def _give(
     free: Iterable[GroupSegment], held: Mapping[str, list[GroupSegment]], ready: Sequence[str]
 ) -> None:
-    """The heaviest first, each to whoever has least."""
+    """Assign the heaviest segments first, each to the reader with the least load."""
     loads = {reader_id: _load(held[reader_id]) for reader_id in ready}
     for segment in sorted(free, key=lambda each: (-weight(each), each.name)):
         lightest = min(ready, key=lambda reader_id: (loads[reader_id], reader_id))
@@ -57,10 +58,10 @@ def _give(
 
 
 def _level(held: Mapping[str, list[GroupSegment]], ready: Sequence[str]) -> None:
-    """Move from the heaviest that can give to the lightest while that makes the heavier of both
-    lighter.
+    """Move segments from the heaviest reader that can give to the lightest.
 
-    Each move lessens the sum of the squares of the loads, so there is an end.
+    A move must make the heavier of both readers lighter. Each move lessens the sum of the squares
+    of the loads, so the procedure ends.
     """
     loads = {reader_id: _load(has) for reader_id, has in held.items()}
     while True:
@@ -78,7 +79,7 @@ def _level(held: Mapping[str, list[GroupSegment]], ready: Sequence[str]) -> None
 def _movable(
     held: Mapping[str, list[GroupSegment]], loads: Mapping[str, int], least: int
 ) -> tuple[str, GroupSegment] | None:
-    """Who gives what to the one whose load is the least."""
+    """A reader and one of its segments, which moves to the reader with the least load."""
     for giver in sorted(loads, key=lambda reader_id: (-loads[reader_id], reader_id)):
         room = loads[giver] - least
         if movable := [each for each in held[giver] if weight(each) < room]:

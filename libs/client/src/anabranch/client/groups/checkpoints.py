@@ -1,11 +1,12 @@
 """How checkpoints of a group begin, become complete, and are forgotten. Pure.
 
-    begun ──each reader says where it stands, or goes──► complete ──16 newer ones──► forgotten
+    begun ──each reader reports its positions, or goes──► complete ──16 newer ones──► forgotten
       └── cancelled: gone without a result
 
-A checkpoint takes what nobody has where it is saved at its beginning. Whatever a reader has that
-the checkpoint waits for, is taken where it stands when the reader says so, or when it gives it up
-before: somebody else may have moved it by then.
+A checkpoint takes the saved positions of unassigned segments when it begins. For each reader that
+it waits for, it takes the positions of the reader's segments when the reader reaches it. If the
+reader releases a segment before, the checkpoint takes the position at that moment, because another
+reader may advance the segment afterwards.
 """
 
 from collections.abc import Iterable
@@ -15,9 +16,9 @@ from anabranch.client.groups import updates as u
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 
 DONE_CHECKPOINTS_KEPT = 16
-"""Complete checkpoints that can still be asked for, besides the newest of the application."""
+"""Complete checkpoints that can still be queried, besides the application's newest."""
 UNDER_WAY_MAX = 64
-"""Of all kinds together; of the application's, as many as the configuration says."""
+"""For all kinds together; the configuration limits the application's own checkpoints."""
 
 
 def begun(state: ReaderGroupState, update: u.CheckpointBegun) -> ReaderGroupState:
@@ -45,8 +46,10 @@ def begun(state: ReaderGroupState, update: u.CheckpointBegun) -> ReaderGroupStat
 def reached(
     state: ReaderGroupState, name: str, reader_id: str, number: int | None = None
 ) -> ReaderGroupState:
-    """The reader stands where its segments are saved now; `number`: of this one alone, because
-    names can be used again."""
+    """Complete the reader's part of a checkpoint with the saved positions of its segments.
+
+    `number` restricts this to one checkpoint, because names can be used again.
+    """
     checkpoint = state.checkpoint(name)
     if checkpoint is None or reader_id not in checkpoint.waiting:
         return state
@@ -66,7 +69,7 @@ def reached(
 def noted(
     state: ReaderGroupState, reader_id: str, segments: Iterable[GroupSegment]
 ) -> ReaderGroupState:
-    """Checkpoints that wait for the reader, who has these no more, take their positions."""
+    """Note the positions of freed segments in the checkpoints that wait for the reader."""
     for checkpoint in state.checkpoints:
         if reader_id in checkpoint.waiting:
             positions = dict(checkpoint.positions)
@@ -86,7 +89,7 @@ def _with_checkpoint(state: ReaderGroupState, changed: Checkpoint) -> ReaderGrou
 
 
 def _forgotten(state: ReaderGroupState) -> ReaderGroupState:
-    """Without complete checkpoints that are older than those to be kept."""
+    """Drop complete checkpoints that are older than those to be kept."""
     complete = [each for each in state.checkpoints if each.is_complete]
     by_user = [each for each in complete if each.kind == "user"]
     kept = {each.number for each in (*complete[-DONE_CHECKPOINTS_KEPT:], *by_user[-1:])}

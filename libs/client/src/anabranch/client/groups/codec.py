@@ -1,8 +1,8 @@
-"""A reader group's state and entries as bytes: MessagePack by field names, so more can come.
+"""A reader group's state and entries as bytes: MessagePack by field names, so fields can be added.
 
-An entry of an unknown kind and a state of a newer schema number are refused: who folded them in
-another way than others would see other owners. Fields that an entry has beyond the known ones are
-passed over; what they say must not matter to `apply`.
+An entry of an unknown kind and a state of a newer schema number are refused: a reader that folded
+them differently would compute other owners. Unknown fields of an entry are ignored; `apply` must
+not depend on them.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ _UPDATE: msgspec.msgpack.Decoder[AnyUpdate] = msgspec.msgpack.Decoder(AnyUpdate)
 
 
 class ReaderGroupCodec:
-    """What a `StateSynchronizer` must know of reader groups."""
+    """The codec of reader groups for a `StateSynchronizer`."""
 
     def encode_state(self, state: ReaderGroupState) -> bytes:
         return _ENCODER.encode(state)
@@ -52,7 +52,7 @@ class ReaderGroupCodec:
         *,
         revision: int,  # noqa: ARG002
     ) -> ReaderGroupState:
-        """See `groups.apply`; where in the log the entry is does not matter."""
+        """See `groups.apply`; the entry's place in the log does not matter."""
         return entries.apply(state, update)
 
 

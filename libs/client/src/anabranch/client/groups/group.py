@@ -37,7 +37,7 @@ T = TypeVar("T", default=bytes)
 CHECKPOINT_TIMEOUT_S = 30.0
 WAIT_S = 2.0
 LOG_TIMEOUT_S = 5.0
-"""So long a status waits for the group's log."""
+"""How long a status waits for the group's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,12 +338,12 @@ class ReaderGroup:
     # --- behind the scenes ----------------------------------------------------------------
 
     async def _fetched(self) -> "_Log":
-        """The state as it is now, of the generation that the controller knows."""
+        """The current state, of the generation that the controller knows."""
         if (log := self._log) is not None:
             await self._access.renew(log, await self._access.describe())
             return _Log(log)
         opened = await self._access.open_log()
-        if (log := self._log) is not None:  # another call was as early, and faster
+        if (log := self._log) is not None:  # a concurrent call was faster
             await opened.close()
             return _Log(log)
         self._log = opened
@@ -361,8 +361,7 @@ class _Log:
 
 
 async def _remove_lost(log: _Log, peers: PeerWatch, now_s: float) -> None:
-    """Remove lost readers, so that no checkpoint waits for them, even if no reader is left to do
-    so."""
+    """Remove lost readers, so that no checkpoint waits for them, even if no reader is left."""
     peers.caught_up(log.present.readers, now_s)
     if lost := list(peers.silent(now_s)):
         await log.synchronizer.update(

@@ -1,4 +1,4 @@
-"""What every entry of a group's log must keep, checked on (before, after). Pure.
+"""The invariants of every entry of a group's log, checked on (before, after). Pure.
 
 The numbers are those of docs/invariants.md. Tests and simulations call this; readers do not.
 """
@@ -10,11 +10,11 @@ from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import READERS_MAX
 
 Place = tuple[float, float, Position]
-"""A segment of a cut: its keys [start, end), and where it is read to."""
+"""A segment of a cut: its keys [start, end), and its position."""
 
 
 def check(before: ReaderGroupState, after: ReaderGroupState) -> None:
-    """Assert the invariants of one entry; of a reset's state, those of (state, state)."""
+    """Assert the invariants of one entry; after a reset, call it with (state, state)."""
     check_cut(after)
     _check_moves(before, after)
     _check_owners(before, after)
@@ -23,7 +23,7 @@ def check(before: ReaderGroupState, after: ReaderGroupState) -> None:
 
 
 def check_cut(state: ReaderGroupState) -> None:
-    """Assert that the positions say of every key of every stream where it is read to."""
+    """Assert that the positions cover every key of every stream once."""
     for stream in (each.stream for each in state.config.streams):
         segments = [each for each in state.segments.values() if stream_of(each.name) == stream]
         assert is_cut((each.key_start, each.key_end, each.position) for each in segments), (
@@ -39,7 +39,7 @@ def check_cut(state: ReaderGroupState) -> None:
 
 
 def is_cut(places: Iterable[Place]) -> bool:
-    """Whether every key has a place, and none two; future segments share keys with others."""
+    """Whether every key has exactly one position; future segments share keys with others."""
     known = sorted(places)
     begun = [each for each in known if each[2] != FUTURE]
     covered = begun_to = 0.0
@@ -109,7 +109,7 @@ def _check_checkpoints(before: ReaderGroupState, after: ReaderGroupState) -> Non
 
 
 def _check_covers(state: ReaderGroupState, checkpoint: Checkpoint) -> None:
-    """What it waits for, it has not yet; and whoever it waits for gets nothing new."""
+    """A checkpoint has no position of a segment whose reader it waits for."""
     for segment in state.segments.values():
         if segment.owner in checkpoint.waiting:
             assert segment.name not in checkpoint.positions, (

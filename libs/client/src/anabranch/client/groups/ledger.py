@@ -1,8 +1,8 @@
-"""What a reader of a group has, what of it the application was given, and what it has processed.
+"""A group reader's segments, with the positions up to which events were given and processed.
 
-Asking for more means that everything given before is processed; with explicit acknowledgements
-only `acknowledge` means that. Between the two something is *in hand*: given, and perhaps not
-processed. What is saved, released or completed never lies beyond what is processed. Pure.
+When the application asks for more, all events given before are processed; with explicit
+acknowledgements, only `acknowledge` has this effect. In between, events are *in hand*: given, and
+perhaps not processed. The reader never saves, releases or completes beyond processed events. Pure.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,11 @@ from anabranch.common.errors import InvalidPosition
 
 @dataclass(slots=True)
 class Holding:
-    """A segment that the reader has. `given`: behind what the application was given last;
-    `processed`: behind what it has processed; `successors`: what comes after its end, once the
-    reader has come there."""
+    """A segment of the reader.
+
+    `given`: the position after the last given event. `processed`: the position after the last
+    processed event. `successors`: the segment's successors, once the reader has reached its end.
+    """
 
     ownership: int
     given: Position
@@ -25,18 +27,19 @@ class Holding:
     saved: Position
     unread_bytes: int | None = None
     blocks: dict[int, tuple[int, Position]] = field(default_factory=dict)
-    """Blocks that were given and are not acknowledged: offset → the index behind the block's last
-    event, and where the next block is."""
+    """Blocks with unacknowledged events: offset → the index after the block's last event, and the
+    position of the next block.
+    """
     successors: tuple[GroupSuccessor, ...] | None = None
 
     def forget_processed(self) -> None:
-        """Keep only blocks of which something is not processed."""
+        """Drop blocks whose events are all processed."""
         for offset in [at for at, (_, behind) in self.blocks.items() if behind <= self.processed]:
             del self.blocks[offset]
 
 
 class Ledger:
-    """See the module. `explicit`: only `acknowledge` makes anything processed."""
+    """The reader's segments. If `explicit`, only `acknowledge` marks events as processed."""
 
     def __init__(self, *, explicit: bool) -> None:
         self.explicit = explicit
@@ -44,32 +47,35 @@ class Ledger:
         self._in_hand: str | None = None
 
     def gained(self, segment: str, ownership: int, position: Position) -> None:
-        """The reader has the segment from now on."""
+        """Add a segment that the reader has acquired."""
         self.holdings[segment] = Holding(ownership, position, position, position)
 
     def gone(self, segment: str) -> Holding:
-        """The reader does not have it any more."""
+        """Remove a segment that the reader has no longer."""
         if self._in_hand == segment:
             self._in_hand = None
         return self.holdings.pop(segment)
 
     def opened(self, segment: str, start: Position, count: int, behind: Position) -> None:
-        """A block with so many events from `start` on comes next; the next block is `behind`."""
+        """Note a block of `count` events from `start` on; the block after it begins at `behind`."""
         blocks = self.holdings[segment].blocks
-        if not self.explicit:  # asking for it has acknowledged all that was given before
+        if not self.explicit:  # the request has acknowledged all earlier blocks
             blocks.clear()
         blocks[start.offset] = (start.event_index + count, behind)
 
     def skipped(self, segment: str, to: Position) -> None:
-        """What lies before `to` is gone, and will not be given."""
+        """Note that everything before `to` is lost, and will not be given."""
         holding = self.holdings[segment]
         if holding.processed == holding.given:
             holding.processed = max(to, holding.processed)
         holding.given = max(to, holding.given)
 
     def give(self, segment: str, behind: Position, in_hand: Position | None) -> None:
-        """The application was given what lies before `behind`; from `in_hand` on it may not have
-        processed it yet (None: it asked for more since)."""
+        """Note that everything before `behind` was given.
+
+        The application may not have processed the events from `in_hand` on; None: it has asked for
+        more since.
+        """
         holding = self.holdings[segment]
         holding.given = behind
         self._in_hand = None if in_hand is None else segment
@@ -77,23 +83,25 @@ class Ledger:
             holding.processed = behind if in_hand is None else in_hand
 
     def asked(self) -> None:
-        """The application asks for more."""
+        """Note that the application asks for more."""
         if self._in_hand is not None and not self.explicit:
             holding = self.holdings[self._in_hand]
             holding.processed = holding.given
         self._in_hand = None
 
     def acknowledge(self) -> None:
-        """The application says that it has processed all that it was given."""
+        """Mark every given event as processed."""
         for holding in self.holdings.values():
             holding.processed = holding.given
             holding.forget_processed()
         self._in_hand = None
 
     def acknowledge_up_to(self, behind: Mapping[str, Position]) -> None:
-        """Segment → behind what is processed of it. What was never given, or was before, says
-        nothing, nor do segments that the reader does not have. Raises InvalidPosition, and then
-        nothing is acknowledged."""
+        """Mark events as processed: segment → the position after the last processed event.
+
+        Positions that were not given yet, or before processed ones, change nothing, nor do segments
+        that the reader does not have. Raises InvalidPosition, and then acknowledges nothing.
+        """
         for segment, position in [
             (segment, self._normalised(segment, Position(*told)))
             for segment, told in behind.items()
@@ -105,9 +113,9 @@ class Ledger:
                 holding.forget_processed()
 
     def _normalised(self, segment: str, told: Position) -> Position:
-        """The same place; behind a block's last event it is the next block.
+        """The same position; after a block's last event, that of the next block.
 
-        Raises InvalidPosition for a place within what was given where no block begins.
+        Raises InvalidPosition for a position among the given events at which no block begins.
         """
         holding = self.holdings[segment]
         if told.offset in holding.blocks:
@@ -122,17 +130,17 @@ class Ledger:
         return told
 
     def is_processed(self, segment: str) -> bool:
-        """Whether nothing that was given of the segment is unprocessed."""
+        """Whether every given event of the segment is processed."""
         holding = self.holdings[segment]
         return holding.processed == holding.given
 
     def saved(self, segment: str) -> Saved:
-        """Where the segment stands, to be told to the group."""
+        """The segment's progress, as the group's log records it."""
         holding = self.holdings[segment]
         return Saved(segment, holding.ownership, holding.processed, holding.unread_bytes)
 
     def news(self) -> tuple[Saved, ...]:
-        """What moved since it was told last; counts as told now."""
+        """The progress since the last call; it counts as saved from now on."""
         moved = []
         for segment, holding in self.holdings.items():
             if holding.saved != holding.processed or holding.unread_bytes is not None:
@@ -141,16 +149,16 @@ class Ledger:
         return tuple(moved)
 
     def measured(self, segment: str, unread_bytes: int) -> None:
-        """So many bytes of the segment are left to be read; to be told with the next news."""
+        """Note the segment's unread bytes, for the next `news`."""
         if segment in self.holdings:
             self.holdings[segment].unread_bytes = unread_bytes
 
     def all_saved(self) -> tuple[Saved, ...]:
-        """Where everything stands."""
+        """The progress of all segments."""
         return tuple(self.saved(segment) for segment in self.holdings)
 
     def finished(self) -> list[str]:
-        """Segments that have been read to their ends, and all of it is processed."""
+        """The segments that were read to their ends, and whose events are all processed."""
         return [
             segment
             for segment, holding in self.holdings.items()

@@ -1,11 +1,11 @@
-"""Who is alive in a reader group, by beats in its log and monotonic clocks. Pure.
+"""Liveness of a group's readers, by beats in its log and monotonic clocks. Pure.
 
-A reader's *lease* runs from the moment at which it sent its last beat that it has found in the log
-while it was online. It hands out nothing when less than the margin is left. Others count the same
-lease from the moment at which they found that beat, which was later; only while what they know is
-fresh; and they take over by an entry that quotes the beat, so one more beat before it in the log
-defeats it. So nobody reads a segment that another reader still hands out, as long as clocks run at
-the same speed to within the margin.
+A reader's *lease* begins when it sends a beat, and counts once the reader has found this beat in
+the log and is online there. It hands out nothing when less than the margin is left. Other readers
+count the same lease from the moment at which they found the beat, which is later, and only while
+their knowledge is fresh. They take over with an entry that quotes the beat; one more beat before
+this entry in the log defeats it. So no reader reads a segment while another still hands out its
+events, as long as the clocks' rates differ by less than the margin.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ from anabranch.client.groups.state import OnlineReader, ReaderGroupState
 from anabranch.client.groups.updates import Lost
 
 MARGIN_SHARE = 0.125
-"""Of the lease: for clocks that run at different speeds, and for what a reader is about to do."""
+"""A share of the lease, for clocks that run at different rates and for actions in progress."""
 STALE_SHARE = 0.5
-"""Of the lease: what was learned longer ago says nothing about who is alive."""
+"""A share of the lease: older knowledge is no evidence about liveness."""
 
 
 @dataclass(slots=True)
 class OwnLease:
-    """A reader's own; moments in seconds of its monotonic clock."""
+    """The reader's own lease; times are seconds of its monotonic clock."""
 
     lease_s: float
     valid_until_s: float = float("-inf")
@@ -30,13 +30,13 @@ class OwnLease:
     _sent: dict[int, float] = field(default_factory=dict)
 
     def sending(self, now_s: float) -> int:
-        """A beat is about to be sent → its number."""
+        """Note that a beat is about to be sent; returns its number."""
         self.last_number += 1
         self._sent[self.last_number] = now_s
         return self.last_number
 
     def confirmed(self, number: int) -> None:
-        """The log has this beat, and this reader is online behind it. Repeatable."""
+        """Note that the log has this beat, and that the reader is online after it. Idempotent."""
         sent_s = self._sent.get(number)
         if sent_s is None:
             return
@@ -44,7 +44,7 @@ class OwnLease:
         self._sent = {n: at_s for n, at_s in self._sent.items() if n > number}
 
     def end(self) -> None:
-        """Hand out nothing any more, whatever is still found in the log."""
+        """Hand out nothing from now on, even if the log confirms more beats."""
         self.valid_until_s = float("-inf")
         self._sent.clear()
 
@@ -56,7 +56,7 @@ class _Seen:
 
 
 class PeerWatch:
-    """What one reader knows of the others' beats."""
+    """One reader's knowledge of the other readers' beats."""
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
@@ -65,7 +65,7 @@ class PeerWatch:
         self._fresh_since_s = float("inf")
 
     def caught_up(self, readers: Mapping[str, OnlineReader], now_s: float) -> None:
-        """The log was read to its end just now, and these are online."""
+        """Note that the log was just read to its end, where these readers are online."""
         if now_s - self._fresh_s > self._lease_s * STALE_SHARE:
             self._fresh_since_s = now_s
         self._fresh_s = now_s
@@ -77,7 +77,7 @@ class PeerWatch:
         }
 
     def silent(self, now_s: float) -> Iterable[Lost]:
-        """Who gave no sign of life for a whole lease in which one would have been seen."""
+        """The readers without a beat for a whole lease during which a beat would have been seen."""
         if now_s - self._fresh_s > self._lease_s * STALE_SHARE:
             return
         for reader_id, known in self._seen.items():
@@ -86,6 +86,6 @@ class PeerWatch:
 
 
 def is_still(state: ReaderGroupState, lost: Lost) -> bool:
-    """Whether the reader gave no sign of life since, as far as this state knows."""
+    """Whether the reader has sent no beat since, as far as this state knows."""
     reader = state.readers.get(lost.reader_id)
     return reader is not None and (reader.nonce, reader.beat) == (lost.nonce, lost.beat)

@@ -1,14 +1,13 @@
-"""A reader's membership in its group: speaks in the group's log, listens to it, and concludes.
+"""A reader's membership in its group: it appends to the group's log, follows it, and concludes.
 
-    say ──► queue ──speak──► log ──listen──► state ──conclude──► what to acquire, what to give up
+    say ──► queue ──speak──► log ──listen──► state ──conclude──► segments to acquire or give up
 
-Three tasks. *Speaking* appends what was said, in order, and beats; *listening* waits at the log's
-end, folds what comes and concludes; *attending* looks now and then how far behind the segments are.
-All of them end with the first error that is final for this reader: it was removed, the group was
-reset or is gone. What can be cured by trying again is tried again, while the lease runs out.
+There are three tasks. *Speaking* appends the queued entries, in order, and beats. *Listening* waits
+at the log's end, folds new entries and concludes. *Attending* measures the segments' lags from time
+to time. All of them end with the first error that is final for this reader: it was removed, or the
+group was reset or deleted. After any other error they retry while the lease runs out.
 
-Nothing here waits for the application, and the application waits for nothing here but the lease
-and segments to read.
+No task waits for the application. The application waits only for the lease and for segments.
 """
 
 import asyncio
@@ -43,24 +42,24 @@ RETRY_PAUSE_S = 0.2
 COMPACT_ATTEMPTS = 5
 MEASURE_S = 5.0
 LISTEN_SHARE = 0.25
-"""Of the lease: how long one wait at the log's end takes at most."""
+"""A share of the lease: the longest wait at the log's end."""
 LISTEN_PAUSE_S = 0.001
-"""Per reader that is online: so that what all of them say is not fetched entry by entry by all."""
+"""Per online reader, so that each fetch of the log gets several entries."""
 LISTEN_PAUSE_SHARE = 0.1
-"""Of the lease, at most: what is known must not grow stale."""
+"""A share of the lease, which limits the pause, so that knowledge stays fresh."""
 BEAT_SHARE = 1 / 3
 LEAVE_TIMEOUT_S = 5.0
 NAMESAKE_LEASES_MAX = 4
-"""So long a reader that joins waits for the end of one of its id."""
+"""How long a joining reader waits for the end of an earlier reader with its id."""
 COMPACTED_BYTES = 256 * 1024
-"""Of the log: the first reader compacts beyond that, any reader beyond four times as much."""
+"""The size of the log above which the first reader compacts it; others at four times as much."""
 
 
 Known = tuple[Mapping[str, GroupSegment], frozenset[str], tuple[Checkpoint, ...]]
 
 
 class GroupMember:
-    """See the module. `join`, then `speak`, `listen` and `attend` as tasks, then `leave`."""
+    """Call `join`, run `speak`, `listen` and `attend` as tasks, and call `leave` at the end."""
 
     def __init__(
         self,
@@ -85,12 +84,12 @@ class GroupMember:
         self._peers = PeerWatch(0.0)
         self._to_say: list[u.AnyUpdate] = []
         self._saying: list[u.AnyUpdate] = []
-        """What is being appended: whether it is in the log is not known yet."""
+        """Entries that are being appended: whether the log has them is unknown."""
         self._has_left = False
         self._said = asyncio.Event()
         self.saving = Saving(clock, self._said)
         self._asked: dict[str, int | None] = {}
-        """Segments that were asked for → behind which revision the answer is known."""
+        """Requested segments → the revision at which the answer is known."""
         self._newest_ownership = 0
         self._generation = (0, 0)
         self._concluded: Known | None = None
@@ -101,21 +100,21 @@ class GroupMember:
 
     @property
     def state(self) -> ReaderGroupState:
-        """What the group has agreed on, as far as this reader knows."""
+        """The group's state, as far as this reader knows."""
         assert self._log.state is not None
         return self._log.state
 
     @property
     def valid_until_s(self) -> float:
-        """Until when, by the monotonic clock, events may be handed out."""
+        """The monotonic time until which events may be handed out."""
         return self._lease.valid_until_s
 
     # --- coming and going -----------------------------------------------------------------
 
     async def join(self) -> None:
-        """Come online, at the latest a lease after an earlier reader of this id fell silent.
+        """Come online, at the latest a lease after an earlier reader with this id fell silent.
 
-        Raises ReaderInUse when that one is alive, TooManyReaders, ReaderRemoved, Unavailable.
+        Raises ReaderInUse if that reader is alive, TooManyReaders, ReaderRemoved, Unavailable.
         """
         await self._log.fetch()
         lease_s = self.state.config.lease_ms / 1000
@@ -145,7 +144,7 @@ class GroupMember:
         self._conclude()
 
     async def _outlive_namesake(self) -> None:
-        """Wait until nobody of this id is online: it leaves, or is silent for a lease."""
+        """Wait until no reader with this id is online: it leaves, or is silent for a lease."""
         first = self.state.readers.get(self.reader_id)
         lease_s = self.state.config.lease_ms / 1000
         deadline_s = self._clock.monotonic() + NAMESAKE_LEASES_MAX * lease_s
@@ -169,8 +168,10 @@ class GroupMember:
         return ReaderInUse("a reader with this id is alive in the group", reader=self.reader_id)
 
     async def leave(self, saved: tuple[u.Saved, ...]) -> None:
-        """Give everything up at once, after all that was said; bounded in time, best effort: else
-        the lease ends it. Repeatable, also after it was cancelled."""
+        """Append the queued entries and give up all segments, within a time limit.
+
+        If that fails, the lease ends the membership. Idempotent, also after it was cancelled.
+        """
         self._lease.end()
         if self._has_left or not isinstance(self.failure, Closed | None):
             return
@@ -195,23 +196,23 @@ class GroupMember:
     # --- speaking -------------------------------------------------------------------------
 
     def acquire(self, segments: Sequence[str]) -> None:
-        """Ask for these; whoever comes first in the log gets them."""
+        """Request these segments; the first request in the log gets them."""
         for name in segments:
             self._asked[name] = None
         self._say(u.Acquired(reader_id=self.reader_id, nonce=self._nonce, segments=tuple(segments)))
 
     def release(self, saved: Sequence[u.Saved]) -> None:
-        """Give these up where they stand."""
+        """Give up these segments at these positions."""
         self._say(u.Released(reader_id=self.reader_id, nonce=self._nonce, saved=tuple(saved)))
 
     def complete(self, at: u.Saved, successors: tuple[u.GroupSuccessor, ...]) -> None:
-        """All of the segment is processed; these come after it."""
+        """Complete the segment, all of which is processed; `successors` come after it."""
         self._say(
             u.Completed(reader_id=self.reader_id, nonce=self._nonce, at=at, successors=successors)
         )
 
     def reach(self, checkpoint: Checkpoint, saved: tuple[u.Saved, ...]) -> None:
-        """Everything before is processed, nothing behind."""
+        """Reach the checkpoint: every event before it is processed, and none after it."""
         self._say(
             u.CheckpointReached(
                 name=checkpoint.name,
@@ -231,7 +232,7 @@ class GroupMember:
         return u.Beat(reader_id=self.reader_id, nonce=self._nonce, number=number, saved=saved)
 
     async def speak(self) -> None:
-        """Append what is said as soon as it is, and beats in between."""
+        """Append queued entries at once, and beats in between."""
         beat_s = self.state.config.lease_ms / 1000 * BEAT_SHARE
         pause_s = min(beat_s, self._save_interval_s)
         beaten_s = self._clock.monotonic()
@@ -262,7 +263,7 @@ class GroupMember:
                 return
 
     async def _append(self, updates: Sequence[u.AnyUpdate]) -> None:
-        """Until it is in the log; said twice, all of it changes nothing the second time."""
+        """Append until it succeeds; a repeated entry changes nothing."""
         while self.failure is None:
             try:
                 behind = await self._log.append(updates)
@@ -302,7 +303,7 @@ class GroupMember:
         )
 
     def _conclude(self) -> None:
-        """From the state as it is now, known to the end of the log."""
+        """Conclude from the state at the end of the log."""
         state, now_s = self.state, self._clock.monotonic()
         if (state.incarnation, state.generation) != self._generation:
             self._fail(ReaderGroupReset("the reader group was reset", generation=state.generation))
@@ -329,7 +330,9 @@ class GroupMember:
                 self._holder.gained(segment)
 
     def share(self) -> None:
-        """Ask for what this reader shall have and nobody has; give up what another shall have."""
+        """Request the free segments that the plan assigns to this reader, and give up other
+        readers'.
+        """
         state, revision = self.state, self._log.revision
         self._asked = {
             name: known for name, known in self._asked.items() if known is None or known > revision
@@ -351,7 +354,9 @@ class GroupMember:
         )
 
     async def _remove_silent(self) -> bool:
-        """Take over for readers that are lost; one more beat of theirs defeats it → whether."""
+        """Remove lost readers; returns whether an entry was appended. Another beat of theirs
+        defeats it.
+        """
         lost = {each.reader_id: each for each in self._peers.silent(self._clock.monotonic())}
         lost = {name: each for name, each in lost.items() if each.nonce != self._nonce}
         if not lost:
@@ -362,7 +367,7 @@ class GroupMember:
         return bool(said)
 
     async def _begin_checkpoint(self) -> None:
-        """The group's own one, when it is time and none is under way."""
+        """Begin an automatic checkpoint when it is due and no other one is pending."""
         interval_s = self.state.config.automatic_checkpoint_ms / 1000
         now_s = self._clock.monotonic()
         if not interval_s:
@@ -383,7 +388,7 @@ class GroupMember:
         await self._log.update(decide)
 
     def _note_completed(self, state: ReaderGroupState) -> None:
-        """The newest checkpoint that this reader made complete is told to `surroundings`."""
+        """Note the newest checkpoint that this reader made complete, for `surroundings`."""
         for each in state.checkpoints:
             if each.is_complete and each.number > self._completed_number:
                 self._completed_number = each.number
@@ -397,14 +402,15 @@ class GroupMember:
         held: Callable[[], Iterable[tuple[str, int]]],
         measured: Callable[[str, int], None],
     ) -> None:
-        """Now and then: how far behind each held segment (name, offset) is; whether to compact
-        the log; and what was made complete is told."""
+        """From time to time: measure the lag of each held segment (name, offset), compact the log
+        if it is large, and report the completed checkpoint.
+        """
         while self.failure is None:
             await self._clock.sleep(MEASURE_S)
             for segment, offset in list(held()):
-                with suppress(AnabranchError):  # whoever reads it meets the same, and says so
+                with suppress(AnabranchError):  # its reader raises the same error
                     measured(segment, await self._surroundings.unread(segment, offset))
-            with suppress(AnabranchError):  # it is tried again
+            with suppress(AnabranchError):  # it is retried
                 await self._compact()
             while self._completed:
                 with suppress(AnabranchError):  # the next checkpoint makes up for it
@@ -420,12 +426,12 @@ class GroupMember:
 
 
 def _same(known: Known, before: Known | None) -> bool:
-    """Whether nothing changed that says who shall have what."""
+    """Whether no input of the assignment has changed."""
     return before is not None and known[0] is before[0] and known[1:] == before[1:]
 
 
 def _final(error: AnabranchError) -> AnabranchError:
-    """What an error that repeating does not cure says about the group."""
+    """The error for the application, given an error that no retry can cure."""
     if isinstance(error, NotFound | StreamSealed):
         return ReaderGroupNotFound("the reader group was deleted", cause=str(error))
     return error

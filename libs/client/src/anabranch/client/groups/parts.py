@@ -1,4 +1,4 @@
-"""Builds readers of groups out of a client's connections; the only place that knows all of them."""
+"""Builds readers of groups from a client's connections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -40,7 +40,7 @@ CALL_TIMEOUT_S = 20.0
 
 
 class ClientGroupParts:
-    """See the module; both `access.Parts` and `group.GroupParts`."""
+    """Implements both `access.Parts` and `group.GroupParts`."""
 
     def __init__(
         self, control: ControlPlane, directory: SegmentDirectory, runtime: Runtime
@@ -115,7 +115,7 @@ class ClientGroupParts:
             self._control, self._directory, clock=self._runtime.clock, rng=self._runtime.rng
         )
 
-    # --- what readers ask for -------------------------------------------------------------
+    # --- the readers' surroundings -----------------------------------------------------------
 
     def _surroundings(self, access: GroupAccess, log: GroupSynchronizer) -> Surroundings:
         async def unread(segment: str, offset: int) -> int:
@@ -131,7 +131,7 @@ class ClientGroupParts:
     async def _released(
         self, access: GroupAccess, state: ReaderGroupState, checkpoint: Checkpoint
     ) -> None:
-        """Tell every stream that the group needs nothing before the checkpoint any more."""
+        """Release every stream's events before the checkpoint, as far as the group is concerned."""
         for stream in {stream_of(name) for name in checkpoint.positions}:
             ref = stream_ref(stream)
             cut = tuple(
@@ -167,7 +167,7 @@ class ClientGroupParts:
                 except (Retry, Unknown):
                     continue
                 except NotFound:
-                    return  # the log of a group that is gone is sealed: the membership meets that
+                    return  # the log of a deleted group is sealed, which ends the membership
 
         return watch
 

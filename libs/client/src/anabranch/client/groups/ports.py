@@ -1,4 +1,4 @@
-"""What a reader's membership needs: the group's log, the reader itself, the rest of the client."""
+"""The ports of a reader's membership: the group's log, the reader, and the rest of the client."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,70 +9,70 @@ from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupS
 
 
 class GroupLog(Protocol):
-    """The group's log and its state, as this reader knows it: a `StateSynchronizer`."""
+    """The group's log and its state as far as this reader knows: a `StateSynchronizer`."""
 
     @property
     def state(self) -> ReaderGroupState | None: ...
 
     @property
     def revision(self) -> int:
-        """Up to where the log is folded into `state`."""
+        """The revision up to which the log is folded into `state`."""
         ...
 
     async def fetch(self, *, wait_s: float = 0.0) -> int:
-        """Fold what came, waiting for it at the end that long → how many entries."""
+        """Fold new entries, waiting for them at the end; returns their number."""
         ...
 
     async def append(self, updates: Sequence[u.AnyUpdate]) -> int:
-        """Append whatever the state is → the revision behind it."""
+        """Append unconditionally; returns the revision after the entries."""
         ...
 
     @property
     def bytes_since_init(self) -> int:
-        """How much of the log whoever comes new has to fold."""
+        """The part of the log that a new reader has to fold."""
         ...
 
     async def compact(self) -> bool:
-        """Have the log begin with the present state, unless others append meanwhile."""
+        """Make the log begin with the present state, unless others append meanwhile."""
         ...
 
     async def update(
         self, decide: Callable[[ReaderGroupState], Sequence[u.AnyUpdate]]
     ) -> Sequence[u.AnyUpdate]:
-        """Append what is decided on the newest state, and nothing in between."""
+        """Append the entries that `decide` returns for the newest state, atomically."""
         ...
 
 
 class Holder(Protocol):
-    """The reader, as its membership sees it. Called from the event loop; must not wait."""
+    """The reader, as its membership sees it. The event loop calls it; it must not wait."""
 
     def gained(self, segment: GroupSegment) -> None:
-        """Read it from its position."""
+        """Read the segment from its position."""
         ...
 
     def give_up(self, segments: Iterable[str]) -> None:
-        """Release these as soon as what was given of them is processed."""
+        """Release these segments as soon as all given events are processed."""
         ...
 
     def news(self) -> tuple[u.Saved, ...]:
-        """What was processed since it was told last."""
+        """The progress since the last call."""
         ...
 
     def checkpoint_due(self, checkpoint: Checkpoint | None) -> None:
-        """The group waits for this reader to reach it; None: for nothing."""
+        """Set the checkpoint that waits for this reader, or None."""
         ...
 
     def wake(self) -> None:
-        """Something changed that the application may wait for: the lease, the end, an error."""
+        """Wake the application: the lease, the end or an error has changed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a membership asks of the rest of the client.
+    """Functions of the rest of the client.
 
-    `unread`: bytes of a segment behind an offset. `completed`: this reader made a checkpoint
-    complete.
+    `unread(segment, offset)`: the bytes after the offset. `completed(checkpoint)`: called when this
+    reader has made a checkpoint complete.
     """
 
     unread: Callable[[str, int], Awaitable[int]]

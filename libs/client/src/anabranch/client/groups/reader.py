@@ -66,8 +66,7 @@ class GroupReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class GroupReaderParts:
-    """The parts of an open reader. `watch` ends when the group is gone, or has a newer generation
-    that the log contains."""
+    """The parts of an open reader. `watch` follows resets of the group until it is deleted."""
 
     log: GroupSynchronizer
     source: SegmentSource
@@ -176,7 +175,7 @@ class GroupReader(Generic[T]):
         assert self._member is not None
         assert self._reading is not None
         try:
-            # Whoever hears the group first: what it is given now cannot be opened any more.
+            # First end the tasks that follow the log: newly assigned segments cannot be opened.
             if tasks := tuple(self._tasks):
                 for task in tasks:
                     task.cancel()

@@ -1,13 +1,13 @@
-"""What a reader of a group hands out, and what it tells the group of it: all but the network.
+"""The part of a group's reader without the network: events go out, progress goes to the group.
 
-    asks ──► what was given is processed ──► released, completed, checkpoint reached
+    asks ──► given events are processed ──► released, completed, checkpoint reached
       ▲                                              │
       └── next event, if the lease runs ◄── segments that this reader has
 
-Asking for more says that all before is processed, unless acknowledgements are explicit. Nothing is
-handed out when the lease has run out, or before a checkpoint that is due is reached; what was read
-ahead of a segment that goes to another reader is dropped. A failure is raised by every later call,
-unless it is told once (`_failed`).
+When the application asks for more, all earlier events are processed, unless acknowledgements are
+explicit. The reader hands out nothing after its lease has run out, or before it has reached a due
+checkpoint. When a segment goes to another reader, the blocks that were read ahead are dropped.
+After a failure every call raises it, unless it is raised only once (`_failed`).
 """
 
 import asyncio
@@ -39,12 +39,13 @@ _log = get_logger(__name__)
 
 T = TypeVar("T", default=bytes)
 OnCheckpoint = Callable[[str], Awaitable[None]]
-"""Called with a checkpoint's name when everything before it is processed, and nothing behind. The
-group's own checkpoints are named ``automatic-<number>``."""
+"""Called with a checkpoint's name when every event before it is processed, and none after it. The
+group's own checkpoints are named ``automatic-<number>``.
+"""
 
 
 class SegmentSource(Protocol):
-    """Where blocks come from: an `Intake`."""
+    """A source of blocks: an `Intake`."""
 
     def open(self, segment: str, position: Position, end_offset: int | None = None) -> None: ...
 
@@ -58,15 +59,15 @@ class SegmentSource(Protocol):
 
 
 class _Refused(NamedTuple):
-    """In the place of an event that is no value."""
+    """Stands for an event that cannot be deserialized."""
 
     position: Position
 
 
 class GroupReading(Generic[T]):
-    """The part of a reader that knows no network: who has what, what is given, what is told.
+    """The reader's segments, events and progress, without the network.
 
-    `news` is set by the source and by the membership whenever there may be something to do.
+    The source and the membership set `news` whenever there may be something to do.
     """
 
     def __init__(
@@ -94,17 +95,17 @@ class GroupReading(Generic[T]):
         self._batch: EventBatch | None = None
         self._events: deque[Event[T]] = deque()
         self._no_value: tuple[int, SerializationFailed] | None = None
-        """The row of the open block behind `_events`, which the serializer refuses, and why."""
+        """The row of the open block after `_events` that the serializer refuses, and its error."""
         self._in_hand: Event[T] | _Refused | None = None
         self._is_due = False
-        """Something is to be done before the next event is handed out."""
+        """Whether something must be done before the next event is handed out."""
         self._is_held_back = False
-        """The lease had run out when the application asked last."""
+        """Whether the lease had run out when the application last asked."""
         self._free_until_s = -inf
-        """Until then the lease runs and no save is due: not later than either says."""
+        """Until then the lease runs and no save is due; a lower bound."""
 
     def belongs_to(self, member: GroupMember) -> None:
-        """Whom this reader speaks through."""
+        """Set the membership of this reader."""
         self._member = member
 
     @property
@@ -121,7 +122,7 @@ class GroupReading(Generic[T]):
         self._source.open(segment.name, segment.position, segment.end_offset)
 
     def give_up(self, segments: Iterable[str]) -> None:
-        """See `Holder`. What is being given up stays so, whatever the plan is by then."""
+        """See `Holder`. A segment that is being given up stays so, even if the plan changes."""
         if self.member.state.config.release_after_checkpoint and not self._may_release:
             return
         self._to_give_up.update(name for name in segments if name in self.ledger.holdings)
@@ -149,14 +150,14 @@ class GroupReading(Generic[T]):
     # --- handing out ----------------------------------------------------------------------
 
     def next_event_nowait(self) -> Event[T] | None:
-        """The next event of the open block, if nothing else is to be done first."""
+        """The next event of the open block, if nothing else must be done first."""
         if self._events and not self._is_due and self._clock.monotonic() < self._free_until_s:
             self._in_hand = event = self._events.popleft()
             return event
         return None
 
     async def next_event(self) -> Event[T] | None:
-        """The next event; None at the end of all that the group reads."""
+        """The next event; None at the end of everything that the group reads."""
         self._asked()
         await self.member.saving.wait()
         while True:
@@ -176,7 +177,9 @@ class GroupReading(Generic[T]):
                 return None
 
     def _open_rows(self, row: int) -> None:
-        """Let the open block's events from `row` on come next, up to one that is no value."""
+        """Let the open block's events from `row` on come next, up to one that cannot be
+        deserialized.
+        """
         batch = self._batch
         assert batch is not None
         self._no_value = None
@@ -192,7 +195,7 @@ class GroupReading(Generic[T]):
             self._no_value = row + len(values), error
 
     def _refused(self, row: int, error: SerializationFailed) -> SerializationFailed:
-        """It is in hand as an event would be: asking for more passes over it."""
+        """The refused event is in hand like any other: asking for more skips it."""
         self._in_hand = _Refused(self._place_of(row))
         self._open_rows(row + 1)
         return error
@@ -217,7 +220,7 @@ class GroupReading(Generic[T]):
         return batch
 
     def _asked(self) -> None:
-        """The application has processed what it was given, unless it says so explicitly."""
+        """Mark the given events as processed, unless acknowledgements are explicit."""
         self._settle()
         self._in_hand = None
         self._settle()
@@ -226,7 +229,7 @@ class GroupReading(Generic[T]):
         self._release()
 
     async def _take(self) -> EventBatch | None:
-        """The next block of the source; a valid lease when it is returned."""
+        """The next block of the source; the lease is valid when it is returned."""
         while True:
             await self._do_what_is_due()
             if self._is_lease_valid():
@@ -251,7 +254,7 @@ class GroupReading(Generic[T]):
         return self._clock.monotonic() >= self.member.valid_until_s
 
     def _is_lease_valid(self) -> bool:
-        """Whether something may be handed out; a change is logged once."""
+        """Whether events may be handed out; logs each change once."""
         is_held_back = self.is_held_back
         if is_held_back != self._is_held_back:
             self._is_held_back = is_held_back
@@ -271,7 +274,7 @@ class GroupReading(Generic[T]):
             await self._news.wait()
 
     async def _do_what_is_due(self) -> None:
-        """Raise the failure; reach the checkpoint that the group waits for."""
+        """Raise a failure; reach the checkpoint that waits for this reader."""
         failure = self.member.failure or self._failure
         if failure is not None:
             raise failure.copy()
@@ -294,18 +297,20 @@ class GroupReading(Generic[T]):
         self._complete()
 
     def _failed(self, failed: SegmentFailed) -> AnabranchError:
-        """Truncation is told once, and reading goes on by itself. A segment that has no event where
-        the group has it is told once, and stays unread; all else is final."""
+        """The error to raise. A truncation is raised once, and reading continues after it. If a
+        segment has no event at the group's position, this is raised once, and the segment stays
+        unread. All other errors are final.
+        """
         if failed.next is not None:
             self.ledger.skipped(failed.segment, failed.next)
         elif not isinstance(failed.error, InvalidPosition):
             self._failure = failed.error
         return failed.error.copy()
 
-    # --- what is told ---------------------------------------------------------------------
+    # --- progress ---------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Make the ledger say where the open block stands."""
+        """Note the open block's progress in the ledger."""
         if self._batch is None or self._batch.segment not in self.ledger.holdings:
             return
         in_hand = None if self._in_hand is None else self._in_hand.position
@@ -319,7 +324,7 @@ class GroupReading(Generic[T]):
             self._batch = None
 
     def _complete(self) -> None:
-        """Segments of which everything is processed are told to be finished."""
+        """Complete the finished segments."""
         for segment in self.ledger.finished():
             at = self.ledger.saved(segment)
             successors = self.ledger.gone(segment).successors or ()
@@ -327,7 +332,7 @@ class GroupReading(Generic[T]):
             self.member.complete(at, successors)
 
     def _release(self) -> None:
-        """What is to be given up, and processed as far as it was given, is released."""
+        """Release the segments that are to be given up and whose given events are all processed."""
         self._to_give_up &= self.ledger.holdings.keys()
         released = [name for name in self._to_give_up if self.ledger.is_processed(name)]
         for name in self._to_give_up:
@@ -340,19 +345,19 @@ class GroupReading(Generic[T]):
             self.ledger.gone(name)
 
     def _stop_giving(self, segment: str) -> None:
-        """What was read ahead of it is dropped; the ledger knows what is still in hand."""
+        """Drop the blocks read ahead of the segment; the ledger knows the events still in hand."""
         self._source.drop(segment)
         if self._batch is not None and self._batch.segment == segment:
             self._events.clear()
             self._batch = self._no_value = None
 
     def all_saved(self) -> tuple[Saved, ...]:
-        """Where everything stands that this reader has."""
+        """The progress of all segments of this reader."""
         self._settle()
         return self.ledger.all_saved()
 
     def acknowledge(self, up_to: Mapping[str, Position] | None = None) -> None:
-        """All that was given is processed, or of each segment named what lies before there."""
+        """Mark every given event as processed, or only those before these positions."""
         self._settle()
         if up_to is None:
             self._in_hand = None

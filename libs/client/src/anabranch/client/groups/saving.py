@@ -1,14 +1,14 @@
-"""When a reader of a group saves, and how long asking for the next event waits for that.
+"""When a group's reader saves, and how long asking for the next event waits for that.
 
     asked ──a save is due──► the membership saves ──saved──► the next event is handed out
                                      └──not within an interval──► so it is, while the lease runs
 
 The membership saves in the background, once per interval. An application that works synchronously
-in the event loop's thread never lets the background run. Asking for more therefore waits for a save
-that is due, so a reader that dies has processed and not saved at most what it did since its last
-ask and in the interval before that.
+in the event loop's thread never lets the background run. Asking for more therefore waits for a due
+save. If a reader dies, its unsaved events are at most those since its last ask and in the interval
+before.
 
-A group log that does not answer holds the application up once, for one interval. From then on every
+A group log that does not answer delays the application once, for one interval. From then on every
 ask lets the event loop turn once, until a save succeeds.
 """
 
@@ -19,7 +19,7 @@ from anabranch.common.runtime.clock import Clock
 
 
 class Saving:
-    """See the module. `asked` wakes the membership; `due_s` is a moment of the monotonic clock."""
+    """Times the saves. `asked` wakes the membership; `due_s` is a monotonic time."""
 
     def __init__(self, clock: Clock, asked: asyncio.Event) -> None:
         self.due_s = inf
@@ -31,23 +31,23 @@ class Saving:
         self._saved = asyncio.Event()
 
     def begin(self, interval_s: float) -> None:
-        """The membership saves that often from now on."""
+        """Start: the membership saves once per interval from now on."""
         self._interval_s = interval_s
         self.due_s = self._clock.monotonic() + interval_s
 
     def saved(self, begun_s: float) -> None:
-        """Everything that was processed at `begun_s` is in the group's log."""
+        """Note that the group's log has all progress as of `begun_s`."""
         self.due_s = begun_s + self._interval_s
         self._is_overdue = False
         self._saved.set()
 
     def end(self) -> None:
-        """Nothing will be saved any more."""
+        """Note that the membership saves no more."""
         self.due_s = inf
         self._saved.set()
 
     async def wait(self) -> None:
-        """Have what is processed saved if that is due; waits at most one interval."""
+        """If a save is due, wait for it, at most one interval."""
         if self._clock.monotonic() < self.due_s:
             return
         if self._is_overdue:

@@ -1,4 +1,4 @@
-"""What the readers of a group agree on. Pure; `apply` says how entries of their log change it.
+"""The state that the readers of a group share. Pure; `apply` folds the entries of their log.
 
 A segment of the group is *future*, *unassigned*, *assigned* or *finished*; the table of its moves
 is in `apply`. Together the segments' positions are a cut of every stream, at any moment.
@@ -12,16 +12,18 @@ from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import ReaderGroupConfig
 
 SCHEMA_NUMBER = 1
-"""Of the state: who does not know a field would drop it when it compacts the log, so a new field
-has a default and a new number."""
+"""The state's schema number. A reader that does not know a field would drop it when it compacts the
+log; a new field therefore has a default and a new number.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSegment:
     """A segment of the group; keys [key_start, key_end).
 
-    `position`: everything before is processed. `end_offset`: where its reading ends before it
-    does. `owner` "" and `ownership` 0: nobody has it. `successors`: of a finished one.
+    `position`: every event before it is processed. `end_offset`: the end of its reading, if that is
+    before the segment's end. `owner` "" and `ownership` 0: no reader has it. `successors`: of a
+    finished segment.
     """
 
     name: str
@@ -45,7 +47,8 @@ class GroupSegment:
 class GroupEnd:
     """A segment of a cut at which the reading of its stream ends; keys [key_start, key_end).
 
-    `offset`: `FUTURE_OFFSET` where nothing of it is read, but not all that comes before it is.
+    `offset` is `FUTURE_OFFSET` if the group reads nothing of this segment, but not everything
+    before it either.
     """
 
     name: str
@@ -57,7 +60,7 @@ class GroupEnd:
 
 @dataclass(frozen=True, slots=True)
 class OnlineReader:
-    """A reader that is online; `beat`: the number of its last sign of life."""
+    """An online reader; `beat` is the number of its last beat."""
 
     nonce: int
     beat: int = 0
@@ -65,9 +68,10 @@ class OnlineReader:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`waiting`: who has not said where it stands; `positions`: of all others, and of what nobody
-    had. Complete when nobody is waited for; then the positions are a cut of every stream.
-    `last`: who made it complete."""
+    """`waiting`: the readers that have not reached it. `positions`: of the segments of all others,
+    and of unassigned segments. It is complete when it waits for no reader; its positions are then a
+    cut of every stream. `last`: the reader that made it complete.
+    """
 
     name: str
     kind: CheckpointKind
@@ -83,9 +87,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class ReaderGroupState:
-    """See the module. `checkpoints`: by the order of their beginnings, complete ones included.
+    """The shared state. `checkpoints`: in the order of their beginnings, including complete ones.
 
-    `ends`: where bounded streams end. `beyond`: what follows finished segments and cannot be
+    `ends`: the ends of bounded streams. `beyond`: successors of finished segments that cannot be
     opened yet.
     """
 
@@ -103,21 +107,21 @@ class ReaderGroupState:
 
     @property
     def is_complete(self) -> bool:
-        """Nothing is left to be read, for ever; what is future then lies beyond the ends."""
+        """Whether everything is read for ever; future segments then lie beyond the ends."""
         return all(
             segment.is_finished or segment.position == FUTURE for segment in self.segments.values()
         )
 
     def after(self, ownership: int) -> "ReaderGroupState":
-        """The same, where ownerships grow beyond those of the state that it takes the place of."""
+        """The same state, with ownerships that grow beyond those of the state that it replaces."""
         return replace(self, newest_ownership=ownership)
 
     def owned_by(self, reader_id: str) -> list[GroupSegment]:
-        """What the reader has."""
+        """The reader's segments."""
         return [each for each in self.segments.values() if each.owner == reader_id]
 
     def positions(self) -> dict[str, Position]:
-        """The cut of all streams before which everything is processed, as far as it is saved."""
+        """The cut of all streams before which every event is processed, as saved."""
         return {name: segment.position for name, segment in self.segments.items()}
 
     def is_online(self, reader_id: str, nonce: int) -> bool:
@@ -128,7 +132,7 @@ class ReaderGroupState:
         return next((each for each in self.checkpoints if each.name == name), None)
 
     def due_checkpoint(self, reader_id: str, nonce: int) -> Checkpoint | None:
-        """The oldest one that waits for this reader."""
+        """The oldest checkpoint that waits for this reader."""
         for each in self.checkpoints:
             if each.waiting.get(reader_id) == nonce:
                 return each
@@ -138,7 +142,7 @@ class ReaderGroupState:
 def share_keys(
     one: GroupSegment | GroupEnd | GroupSuccessor, other: GroupSegment | GroupSuccessor
 ) -> bool:
-    """Whether some key is in both; of two such segments, one comes after the other."""
+    """Whether they share a key; of two such segments, one comes after the other."""
     return (
         one.key_start < other.key_end
         and other.key_start < one.key_end

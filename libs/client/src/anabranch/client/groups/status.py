@@ -28,7 +28,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import parse_header
 
 COUNTED_BYTES_MAX = 1024 * 1024
-"""Of a segment: as much unread is read to count its events."""
+"""Up to this size, the unread bytes of a segment are read to count their events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,10 @@ class ReaderGroupStatus:
 async def status_of(
     group: str, state: ReaderGroupState, *, parts: Parts, ranges: SegmentRanges, clock: Clock
 ) -> ReaderGroupStatus:
-    """Ask controller and stores for the unread bytes. Raises StreamNotFound, Unavailable."""
+    """The group's status; asks the controller and the stores for unread bytes.
+
+    Raises StreamNotFound, Unavailable.
+    """
     lags: dict[str, Lag] = {}
     for stream in {stream_of(name) for name in state.segments}:
         bounds = parts.bounds(stream_ref(stream))
@@ -178,7 +181,7 @@ async def _lag(
         data = await ranges.read(run.name, start, min(run.end_offset, start + COUNTED_BYTES_MAX))
         oldest, events = parse_header(data).base_timestamp_ms, _count(data)
     except (SegmentNotFound, SegmentTruncated):
-        return Lag()  # truncated meanwhile: nothing of it can be read
+        return Lag()  # truncated meanwhile, so no unread event is left
     except (InvalidRequest, CorruptBlock):
         return Lag(1, size, 0.0, events_are_exact=False)  # its reader cannot read it either
     is_exact = start + len(data) >= run.end_offset

@@ -1,4 +1,4 @@
-"""Which segments of a group are opened when others are finished. Pure."""
+"""Opens the successors of finished segments. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,11 +15,11 @@ from anabranch.client.reading.frontier import FUTURE, Position
 
 
 def opened(state: ReaderGroupState, finished: GroupSegment) -> ReaderGroupState:
-    """Open what may be read now that this one is finished; all of one scale in one step.
+    """Open the successors of a finished segment, for all segments of one scale in one step.
 
-    Every finished segment with a successor in common must be replaced together, or none is: else a
-    position would be missing, or two would be about the same key. What lies beyond the end of its
-    stream's reading is named as future, so that no key's position is missing, and never opened.
+    All finished segments with a common successor are replaced together or not at all. Otherwise a
+    key would have no position, or two. A successor beyond the end of its stream's reading is added
+    as future, so that every key has a position, and is never opened.
     """
     replaced: dict[str, GroupSegment] = {}
     opening: dict[str, GroupSegment] = {}
@@ -42,10 +42,10 @@ def opened(state: ReaderGroupState, finished: GroupSegment) -> ReaderGroupState:
 
 
 def _in_turn(opening: dict[str, GroupSegment]) -> dict[str, GroupSegment]:
-    """What comes after another one of them is future still.
+    """Keep those successors future that come after others among them.
 
-    A truncation deletes segments between: who finished before it names a deleted one, who finished
-    after it names what takes that one's place.
+    A truncation that deletes segments in between causes this. A segment that was finished before
+    it names a deleted successor; one that was finished after it names the successor's successor.
     """
     return {
         name: replace(each, position=FUTURE)
@@ -59,10 +59,10 @@ def _in_turn(opening: dict[str, GroupSegment]) -> dict[str, GroupSegment]:
 
 
 def within_end(state: ReaderGroupState, successor: GroupSegment | GroupSuccessor) -> bool:
-    """Whether any of it is to be read: its stream does not end before it.
+    """Whether the group reads any of it, because its stream's reading does not end before it.
 
-    That is the same for all of its keys, so one is looked at. Of the segments of the end that have
-    a key, the oldest is where it ends; all others are future.
+    The answer is the same for all of its keys, so one key is tested. Of the segments of the end
+    that have a key, the oldest is the end; all others are future.
     """
     stream, key = stream_of(successor.name), successor.key_start
     ends = [end for end in state.ends if stream_of(end.name) == stream]
@@ -90,13 +90,13 @@ def _successor(state: ReaderGroupState, name: str) -> GroupSegment:
 
 
 def end_offset(ends: Iterable[GroupEnd], name: str) -> int | None:
-    """Where the segment's reading ends before it does."""
+    """The end of the segment's reading, if that is before the segment's end."""
     begun = (end for end in ends if end.name == name and end.offset != FUTURE.offset)
     return next((end.offset for end in begun), None)
 
 
 def _before(state: ReaderGroupState, segment: GroupSegment) -> list[GroupSegment]:
-    """What must be finished before it is opened."""
+    """The segments that must be finished before this one is opened."""
     return [
         other
         for other in state.segments.values()

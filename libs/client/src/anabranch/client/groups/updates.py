@@ -1,8 +1,8 @@
-"""What the readers of a group write to its log, and how: the entries that `apply` folds.
+"""The entries that a group's readers write to its log, and that `apply` folds.
 
-Every entry is a wish that the state may refuse: its order in the log decides, the same for all. A
-reader speaks under its *nonce*, drawn anew whenever it joins, and about a segment under the
-*ownership* that it got with it; whatever comes under older ones changes nothing.
+Every entry is a request that the state may refuse: the order in the log decides, in the same way
+for every reader. A reader's entries carry its *nonce*, drawn whenever it joins, and for a segment
+the *ownership* under which the reader acquired it; an entry with an older one changes nothing.
 """
 
 from typing import Literal
@@ -12,13 +12,14 @@ import msgspec
 from anabranch.client.reading.frontier import Position
 
 CheckpointKind = Literal["user", "automatic", "silent"]
-"""The application's; the group's own; one that is about nothing but the cut."""
+"""The application's; the group's own; and one that is made only for its cut."""
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """Of a segment that the reader has under this ownership: everything before is processed.
+    """Progress in a segment that the reader has under this ownership: every event before is
+    processed.
 
-    `unread_bytes`: how far behind the tail the segment's reading is, None where that is as told.
+    `unread_bytes`: the bytes up to the segment's tail; None if unchanged.
     """
 
     segment: str
@@ -28,7 +29,7 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class GroupSuccessor(msgspec.Struct, frozen=True):
-    """A segment that comes after another one; keys [start, end)."""
+    """A segment that comes after another one; keys [key_start, key_end)."""
 
     name: str
     segment_id: int
@@ -41,14 +42,14 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Joined(Update, frozen=True, kw_only=True, tag="joined"):
-    """The reader comes online, unless one of its id is, or too many are."""
+    """The reader comes online, unless its id is online, or too many readers are."""
 
     reader_id: str
     nonce: int
 
 
 class Beat(Update, frozen=True, kw_only=True, tag="beat"):
-    """A sign of life, with what was processed. `number` counts a nonce's beats from 1."""
+    """A sign of life, with progress. `number` counts a nonce's beats from 1."""
 
     reader_id: str
     nonce: int
@@ -57,7 +58,7 @@ class Beat(Update, frozen=True, kw_only=True, tag="beat"):
 
 
 class Acquired(Update, frozen=True, kw_only=True, tag="acquired"):
-    """The reader takes those of these segments that nobody has, each under a new ownership."""
+    """The reader takes those of these segments that are free, each under a new ownership."""
 
     reader_id: str
     nonce: int
@@ -65,7 +66,7 @@ class Acquired(Update, frozen=True, kw_only=True, tag="acquired"):
 
 
 class Released(Update, frozen=True, kw_only=True, tag="released"):
-    """The reader gives these up where they stand."""
+    """The reader gives up these segments at their positions."""
 
     reader_id: str
     nonce: int
@@ -75,7 +76,7 @@ class Released(Update, frozen=True, kw_only=True, tag="released"):
 class Completed(Update, frozen=True, kw_only=True, tag="completed"):
     """The last event of the segment, or the last one to be read of it, is processed.
 
-    `successors`: what comes after it, none after the last segment of a sealed stream.
+    `successors`: the segments after it; empty for the last segment of a sealed stream.
     """
 
     reader_id: str
@@ -85,7 +86,7 @@ class Completed(Update, frozen=True, kw_only=True, tag="completed"):
 
 
 class Left(Update, frozen=True, kw_only=True, tag="left"):
-    """The reader goes, and gives up all it has."""
+    """The reader leaves, and gives up all its segments."""
 
     reader_id: str
     nonce: int
@@ -93,7 +94,7 @@ class Left(Update, frozen=True, kw_only=True, tag="left"):
 
 
 class Lost(Update, frozen=True, kw_only=True, tag="lost"):
-    """The reader was silent for a lease since its beat of this number."""
+    """The reader was silent for a lease since the beat of this number."""
 
     reader_id: str
     nonce: int
@@ -101,24 +102,27 @@ class Lost(Update, frozen=True, kw_only=True, tag="lost"):
 
 
 class PutOffline(Update, frozen=True, kw_only=True, tag="put_offline"):
-    """Somebody says that the reader is gone. `positions`: up to where it had processed; what they
-    do not name, or name behind what is saved, is read again from what is saved."""
+    """An application declares that the reader is gone.
+
+    `positions`: the ends of its processed events. A segment that they omit, or place before its
+    saved position, is read again from its saved position.
+    """
 
     reader_id: str
     positions: dict[str, Position] = {}
 
 
 class CheckpointBegun(Update, frozen=True, kw_only=True, tag="checkpoint_begun"):
-    """All readers that are online shall say where they stand, unless the name is taken."""
+    """All online readers shall reach the checkpoint, unless the name is taken."""
 
     name: str
     checkpoint: CheckpointKind = "user"
 
 
 class CheckpointReached(Update, frozen=True, kw_only=True, tag="checkpoint_reached"):
-    """The reader has processed everything before these positions, and nothing behind.
+    """The reader has processed every event before these positions, and none after them.
 
-    `number`: of the checkpoint, because a name can be used again.
+    `number`: the checkpoint's, because a name can be used again.
     """
 
     name: str
@@ -129,7 +133,7 @@ class CheckpointReached(Update, frozen=True, kw_only=True, tag="checkpoint_reach
 
 
 class CheckpointsCancelled(Update, frozen=True, kw_only=True, tag="checkpoints_cancelled"):
-    """All that are under way end without a result."""
+    """All pending checkpoints end without a result."""
 
 
 AnyUpdate = (
