@@ -43,7 +43,7 @@ class ByteOutbox:
         """Take all of it, as soon as there is room. Raises the error that ended the outbox."""
         if self._failure is not None:
             raise self._failure.copy()
-        if self._has_room():  # then nobody waits for it: see `_stored`
+        if self._has_room():  # then no call is waiting: see `_stored`
             self._take(data)
             return
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

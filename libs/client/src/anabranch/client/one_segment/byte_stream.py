@@ -31,10 +31,10 @@ from anabranch.common.model.names import StreamRef
 
 Writable: TypeAlias = "bytearray | memoryview | array[int]"
 Readable: TypeAlias = "bytes | bytearray | memoryview | array[int]"
-"""Anything that is a buffer will do; of other kinds than these make a memoryview for the types."""
+"""Any object that supports the buffer protocol works; a memoryview of it satisfies the types."""
 
 WAIT_S_MAX = 3600.0
-"""Of one wait at the tail; who waits for ever begins another one."""
+"""The longest single wait at the tail; an unbounded read waits again."""
 
 
 class ByteStream:
@@ -203,7 +203,7 @@ class ByteStream:
                 piece = self._fetched_before(at) or await self._fetch(at, 0.0 if parts else wait_s)
             except SegmentTruncated as error:
                 if parts:
-                    break  # what there is first; the next read tells
+                    break  # return these bytes first; the next read raises
                 raise self._truncated(at, error) from error
             if not piece:
                 break
@@ -211,7 +211,7 @@ class ByteStream:
                 piece = piece[: size - (at - start)]
             parts.append(piece)
             at += len(piece)
-        if self._offset == start:  # else somebody has sought another place meanwhile
+        if self._offset == start:  # else another call has sought elsewhere meanwhile
             self._offset = at
         return b"".join(parts)
 

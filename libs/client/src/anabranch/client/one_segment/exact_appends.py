@@ -109,7 +109,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Attempts:
-    """Of one call. `unclear`: one of them may have been performed, or be performed yet."""
+    """The attempts of one call. `unclear`: one of them may have happened, or may still happen."""
 
     backoff: Backoff
     tail_before: int
@@ -118,7 +118,7 @@ class _Attempts:
 
 
 class ExactAppends:
-    """See the module. Owns the writer id and its next number."""
+    """Sends the appends. Owns the writer id and its next number."""
 
     def __init__(self, segment: OneSegment) -> None:
         self._segment = segment
@@ -132,7 +132,7 @@ class ExactAppends:
 
     @property
     def writer_id(self) -> bytes:
-        """Under which appends are sent at the moment."""
+        """The writer id of the next append."""
         return self._writer_id
 
     def _renew(self) -> None:
@@ -140,8 +140,10 @@ class ExactAppends:
         self._next_number = 1
 
     def tail_seen(self, offset: int) -> None:
-        """Everything below `offset` is stored: an append that expects a lower tail returns None
-        without a request."""
+        """Note that everything below `offset` is stored.
+
+        An append that expects a lower tail then returns None without a request.
+        """
         self._tail = max(self._tail, offset)
 
     async def append(
@@ -151,11 +153,11 @@ class ExactAppends:
         expected: int | None = None,
         updates: tuple[AttributeUpdate, ...] = (),
     ) -> int | None:
-        """Append, if the segment ends at `expected` where that is given → the offset behind it,
-        None: it ends elsewhere, and nothing was done. `updates` are performed with it.
+        """Append, if `expected` is None or the segment's length; returns the offset after it.
 
-        Raises Overloaded and Closed (nothing was done), Unavailable (nothing was done within
-        `retry_timeout_s`), OutcomeUnknown, EventTooLarge, InvalidRequest, StreamSealed,
+        Returns None if the length differs; then nothing was done. `updates` are performed with the
+        append. Raises Overloaded and Closed (nothing was done), Unavailable (nothing was done
+        within `retry_timeout_s`), OutcomeUnknown, EventTooLarge, InvalidRequest, StreamSealed,
         StreamNotFound.
         """
         if self._closed:
@@ -305,8 +307,10 @@ class ExactAppends:
         )
 
     async def _find(self, number: int, start: int, end: int) -> int:
-        """Where the block with our `number`, stored between the two, ends: its acknowledgement
-        came to a repeat, and told the length that the segment had by then."""
+        """The end of the block with this number, which lies between `start` and `end`.
+
+        The acknowledgement answered a repeated request, and gave the segment's length at that time.
+        """
         offset = start
         try:
             while offset < end:

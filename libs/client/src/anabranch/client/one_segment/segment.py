@@ -1,8 +1,8 @@
-"""The segment of a stream that has only one: finding it, asking it, truncating it.
+"""The segment of a stream that has only one: find it, query it, truncate it.
 
 Owns the segment's name and the incarnation of the stream in which it was found. If the segment's
 store refuses a request, `named` asks the controller for the stream's state and raises the error of
-the stream. A stream that was scaled has more than one segment for ever, and is refused by name.
+the stream. A stream that was scaled has several segments for ever, and is refused by name.
 """
 
 from anabranch.client.admin.operations import send
@@ -37,12 +37,12 @@ from anabranch.common.wire.messages import (
 )
 
 WAIT_MS_MAX = 10_000
-"""Of one read at the tail; who waits longer asks again."""
+"""The longest single read at the tail; a longer wait repeats it."""
 _GONE = (StreamState.DELETING, StreamState.DELETED)
 
 
 class OneSegment:
-    """See the module. `open` comes first."""
+    """The only segment of a stream. Call `open` first."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class OneSegment:
         await self.directory.prepare([self.name])
 
     def new_backoff(self, retry_timeout_s: float | None = None) -> Backoff:
-        """Of one call."""
+        """The backoff of one call."""
         bound_s = self.settings.retry_timeout_s if retry_timeout_s is None else retry_timeout_s
         return Backoff(BackoffSettings(), self.runtime.rng, bound_s)
 
@@ -156,7 +156,7 @@ class OneSegment:
         except SegmentNotFound as error:
             raise await self.named(error) from error
 
-    # --- what became of it ----------------------------------------------------------------
+    # --- errors of the stream ---------------------------------------------------------------
 
     async def named(self, error: AnabranchError) -> AnabranchError:
         """The stream's error for a refusal of the segment's store: StreamNotFound, StreamSealed,

@@ -44,7 +44,7 @@ INIT = b"\x00"
 UPDATE = b"\x01"
 _TAG_NEWEST = UPDATE[0]
 _PAUSES = BackoffSettings(first_s=0.001, longest_s=0.05)
-"""Between two decisions when others were faster."""
+"""The pauses between two decisions while other processes are faster."""
 
 
 class StateCodec(Protocol[S, U]):
@@ -133,7 +133,7 @@ class StateSynchronizer(Generic[S, U]):
     ) -> None:
         await self.close()
 
-    # --- what is known --------------------------------------------------------------------
+    # --- the known state --------------------------------------------------------------------
 
     @property
     def state(self) -> S | None:
@@ -349,7 +349,8 @@ class StateSynchronizer(Generic[S, U]):
         try:
             await self._log.truncate(revision)
         except (Retry, Unknown, Conflict) as error:
-            # What stays is read by nobody who begins at the mark; the next compaction goes further.
+            # A reader that begins at the mark skips the remaining entries; the next compaction
+            # truncates further.
             if isinstance(error, StreamSealed):
                 raise
 

@@ -44,8 +44,9 @@ _NOT_SCALED = (StreamState.SEALED, StreamState.DELETING, StreamState.DELETED)
 
 
 class StreamBounds:
-    """Of one stream. `info` tells a segment's present length; `new_backoff` bounds the time for
-    which a tail is waited for."""
+    """The bounds of one stream. `info` returns a segment's length; `new_backoff` bounds the wait
+    for a settled tail.
+    """
 
     def __init__(
         self,
@@ -92,8 +93,11 @@ class StreamBounds:
         return await self._completed(given)
 
     async def tail(self) -> dict[str, int]:
-        """The current segments' full names → their lengths; nothing that was acknowledged before
-        lies beyond. Raises Unavailable when a scale does not end in time."""
+        """The current segments' full names → their lengths.
+
+        They include everything that was acknowledged before the call. Raises Unavailable if a scale
+        does not end in time.
+        """
         return {segment.name: length for segment, length in await self._tail()}
 
     async def _tail(self) -> list[tuple[SegmentInStream, int]]:
@@ -109,9 +113,9 @@ class StreamBounds:
         return await self._settled(attempt)
 
     async def runs(self, start: StreamCut = (), end: StreamCut = ()) -> list[SegmentRun]:
-        """Everything between the cuts, as `tail`; every `end_offset` is known.
+        """The segment runs between the cuts; every `end_offset` is known.
 
-        An empty start is the head, an empty end the tail. Raises InvalidCut.
+        An empty start is the head, an empty end the tail, as in `tail`. Raises InvalidCut.
         """
         query = SegmentsBetween(
             scope=self._stream.scope, stream=self._stream.stream, start=start, end=end
@@ -153,7 +157,7 @@ class StreamBounds:
             await self._clock.sleep(pause_s)
 
     async def _lengths(self, segments: list[str], *, ended: bool) -> dict[str, int] | None:
-        """Their present lengths; None: one of them was replaced, which `ended` rules out."""
+        """Their present lengths; None if one of them was replaced, which `ended` rules out."""
         await self._directory.learn(segments)
         lengths: dict[str, int] = {}
         for segment in segments:

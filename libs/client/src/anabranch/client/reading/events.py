@@ -72,7 +72,7 @@ class EventBatch:
         self.start = Position(fetched.offset, fetched.start_index)
         self.next = Position(fetched.next_offset)
         self.size = fetched.block.header.size
-        """Of the whole block as it is stored."""
+        """The stored size of the whole block."""
         self.held_size = fetched.held_size
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class EventBatch:
         """
         values: list[T] = []
         try:
-            # One call of C: `values` keeps what came before a failure.
+            # One call into C; on a failure, `values` keeps the earlier results.
             values.extend(map(serializer.deserialize, self.payloads[row:]))
         except Exception as error:  # noqa: BLE001  # else a serializer's bug would lose the batch
             return values, self._not_a_value(row + len(values), error)

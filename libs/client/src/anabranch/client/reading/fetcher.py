@@ -2,15 +2,14 @@
 
     ReadSegment (waits at the tail; `segment_calls`) ──bytes──► verified blocks ──► sink
 
-While old events are read the next read is sent before the last one's blocks are verified, so
-that the store works while this process does. The place to read next moves only when a whole
-reply was verified and handed over, so a break at any moment loses and repeats nothing. Every
-block's checksum is verified here; a damaged one ends the fetcher with CorruptBlock, after
-everything before it was delivered. Parts of large events are passed over, and fetched when the
-reference to them comes.
+While the fetcher reads old events, it sends the next read before it verifies the last one's blocks,
+so that the store and this process work concurrently. The read position moves only after a whole
+reply was verified and handed over, so an interruption loses and repeats nothing. The fetcher
+verifies every block's checksum; a damaged block ends it with CorruptBlock, after everything before
+was delivered. It skips the parts of large events, and fetches them when it meets the reference.
 
-The place where reading starts comes from outside. An index that is the block's number of events
-means the next block. Where no event can lie, the fetcher ends with InvalidPosition.
+The caller gives the start. An index equal to the block's number of events means the next block. If
+no event can lie there, the fetcher ends with InvalidPosition.
 """
 
 import asyncio
@@ -65,7 +64,7 @@ class FetchedBlock:
 
 
 class SegmentFetcher:
-    """One segment of one reader. Reads from (`offset`, `index`) to `end_offset` or the end."""
+    """One segment of one reader, read from (`offset`, `index`) to `end_offset` or its end."""
 
     def __init__(
         self,
@@ -93,18 +92,18 @@ class SegmentFetcher:
         self._held_bytes = 0
         self._large_waits = False
         self._has_begun = False
-        """A block was found where reading starts."""
+        """Whether a block was found at the start."""
         self._room = asyncio.Event()
         self._room.set()
 
     def consumed(self, size: int) -> None:
-        """The reader is done with `size` bytes: more may be read ahead."""
+        """Note that the reader has consumed `size` bytes, so that more may be read ahead."""
         self._held_bytes -= size
         if self._held_bytes < (1 if self._large_waits else self._share_bytes):
             self._room.set()
 
     def share(self, size: int) -> None:
-        """From now on `size` bytes may be read ahead."""
+        """Set the share of the read-ahead, in bytes."""
         self._share_bytes = size
         if self._large_waits:
             return
@@ -134,7 +133,7 @@ class SegmentFetcher:
         return self.end_offset is None or offset < self.end_offset
 
     async def _read_once(self) -> bool:
-        """One read → whether the segment has ended."""
+        """One read; returns whether the segment has ended."""
         asked = self._under_way or self._begin(self.offset)
         self._under_way = asked
         answer = await asked
@@ -159,7 +158,7 @@ class SegmentFetcher:
         is_last = reply.at_tail or reply.end_of_segment or not self._wants(offset)
         if not is_last and self._held_bytes + size < self._share_bytes:
             self._under_way = self._begin(offset)
-            await self._clock.sleep(0)  # it is sent when its task begins
+            await self._clock.sleep(0)  # the read is sent when its task begins
 
     def _begin(self, offset: int) -> asyncio.Task[_Answer]:
         return self._tasks.create_task(self._ask(offset))
@@ -191,7 +190,7 @@ class SegmentFetcher:
                 return  # written after the end was set
             block = await self._verified(view, at)
             at += block.header.size
-            if self.index == len(block):  # behind its last event, or a part, which has none
+            if self.index == len(block):  # after its last event, or a part, which has none
                 self.offset, self.index = offset + block.header.size, 0
                 continue
             if self.index > len(block):
@@ -207,10 +206,11 @@ class SegmentFetcher:
             self._room.clear()
 
     async def _fetch_large(self, block: Block) -> None:
-        """Put the event that the block refers to into it, once all before it was consumed: so one
-        large event of a segment is kept at most, beside nothing else.
+        """Put the event that the block refers to into the block.
 
-        Raises SegmentTruncated, with what lies behind the event as the start, if it is gone.
+        This waits until everything before was consumed, so a segment holds at most one large event,
+        and nothing beside it. If the event was truncated, raises SegmentTruncated with the position
+        after it as the start.
         """
         self._large_waits = True
         try:
@@ -250,7 +250,7 @@ class SegmentFetcher:
         return block
 
     async def _boundary(self) -> int:
-        """The first append boundary at or behind the offset."""
+        """The first append boundary at or after the offset."""
 
         def request(container_epoch: int) -> Request:
             return LocateOffset(

@@ -38,7 +38,7 @@ Standing = tuple[SegmentInStream, Position]
 
 
 def share_keys(one: SegmentInStream, other: SegmentInStream) -> bool:
-    """Whether some key is in both; of two such segments of a stream, one comes after the other."""
+    """Whether they share a key; of two such segments of a stream, one comes after the other."""
     return one.key_start < other.key_end and other.key_start < one.key_end
 
 
@@ -58,11 +58,12 @@ class Frontier:
 
     @property
     def begun(self) -> list[str]:
-        """The segments to read from their positions: all but future ones."""
+        """The segments to read from their positions: all except future ones."""
         return [name for name, position in self.positions.items() if position != FUTURE]
 
     def finish(self, segment: str, successors: Sequence[Successor]) -> list[str]:
-        """The segment was read to its end → the segments to be read from now on, sorted by key.
+        """Note that the segment was read to its end; returns the segments to read from now on, by
+        key.
 
         Without successors it stays at its end, for ever. Finishing again changes nothing.
         """

@@ -1,19 +1,18 @@
-"""Several segments read ahead at once, whose blocks come out of one queue.
+"""Reads several segments ahead at once; their blocks come out of one queue.
 
     open ──► fetcher ──verified blocks──► queue ──next──► EventBatch …, then one of
                │                            ▲             SegmentEnd, SegmentFailed
-               └──end: what follows it? ────┘
+               └──end: which successors? ───┘
     drop ──► nothing of that opening comes any more
 
-    place to read next truncated ──► told, and read on from the segment's start
-    segment deleted by a truncation ──► told, and ended: its successors take its place
+    place to read next truncated ──► EventsTruncated, then continues at the segment's start
+    segment deleted by a truncation ──► EventsTruncated, then its end: its successors follow
 
-The queue holds the blocks, ends and failures in the order of their arrival, so of each segment in
-the order of its events; the segment counts as open until its end or failure was taken. Every
-segment has an even share of the read-ahead, so a slow consumer bounds memory and no segment can
-starve another. The segments may be of several streams and come and go at any time; a segment
-that is opened again after it was dropped is another opening, which the first one's blocks cannot
-reach.
+The queue holds blocks, ends and failures in the order of their arrival, so those of one segment are
+in order. A segment counts as open until the consumer has taken its end or failure. Every segment
+has an even share of the read-ahead, so a slow consumer bounds memory and no segment can starve
+another. The segments may be of several streams, and may come and go at any time. If a segment is
+dropped and opened again, this is another opening, which the blocks of the first one cannot reach.
 """
 
 import asyncio
@@ -42,10 +41,11 @@ SHARE_SIZE_BYTES_MIN = 64 * 1024
 
 
 class SegmentEnd(NamedTuple):
-    """Everything of the segment lies before, and it is not open any more.
+    """The segment was read to its end, and is no longer open.
 
-    `reached_end_offset`: it was read to the offset that it was opened with; else to its own end,
-    where the `successors` take its place, none if it is its stream's last for its keys.
+    If `reached_end_offset`, it was read to the offset given to `open`. Otherwise it was read to its
+    own end, and its `successors` follow; it has none if it is its stream's last segment for its
+    keys.
     """
 
     segment: str
@@ -54,10 +54,10 @@ class SegmentEnd(NamedTuple):
 
 
 class SegmentFailed(NamedTuple):
-    """The segment cannot be read on from where it was read to.
+    """A read of the segment failed.
 
-    `next` None: not at all, and it is not open any more. Else `error` is EventsTruncated and
-    reading goes on there by itself.
+    If `next` is None, the segment is no longer open. Otherwise `error` is EventsTruncated, and
+    reading continues at `next` by itself.
     """
 
     segment: str
@@ -70,7 +70,7 @@ IntakeItem = EventBatch | SegmentEnd | SegmentFailed
 
 @dataclass(eq=False, slots=True)
 class _Opening:
-    """One segment from when it is opened until it ends, fails or is dropped."""
+    """One opening of a segment, until it ends, fails or is dropped."""
 
     number: int
     fetcher: SegmentFetcher
@@ -78,9 +78,9 @@ class _Opening:
 
 
 class Intake:
-    """See the module. One consumer at a time; nothing is shared with other intakes.
+    """Reads segments ahead for one consumer; it shares no state with other intakes.
 
-    `news` is set whenever something can be taken, for who waits for other things too.
+    `news` is set whenever an item can be taken, for a consumer that waits for other things too.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Intake:
         self._open: dict[str, _Opening] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready: deque[tuple[int, IntakeItem]] = deque()
-        """By the number of the opening."""
+        """With the numbers of their openings."""
         self._opened_count = 0
         self._news = news or asyncio.Event()
         self._shares_are_due = False
@@ -106,14 +106,17 @@ class Intake:
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """What is open, in the order of opening."""
+        """The open segments, in the order of their openings."""
         return tuple(self._open)
 
-    # --- what is read ---------------------------------------------------------------------
+    # --- opening and dropping ---------------------------------------------------------------
 
     def open(self, segment: str, position: Position, end_offset: int | None = None) -> None:
-        """Start to read a segment that is not open, from `position` to `end_offset`, None: to
-        its end. An `end_offset` that is no block's lies at the end of the block it is in."""
+        """Start to read a segment that is not open, from `position` to `end_offset` (None: to its
+        end).
+
+        An `end_offset` within a block means the end of that block.
+        """
         assert segment not in self._open, "a segment is opened once at a time"
         assert not self._closed, "a closed intake opens nothing"
         self._opened_count = number = self._opened_count + 1
@@ -127,7 +130,7 @@ class Intake:
         task.add_done_callback(self._tasks.discard)
 
     def drop(self, segment: str) -> None:
-        """Stop reading the segment: what waits of it vanishes and no more comes. Repeatable."""
+        """Stop reading the segment, and discard its queued items. Idempotent."""
         if segment not in self._open:
             return
         number = self._end(segment)
@@ -135,7 +138,7 @@ class Intake:
         self._news.set()
 
     async def close(self) -> None:
-        """Stop reading everything; what was read ahead is dropped. Repeatable."""
+        """Stop reading all segments, and discard all queued items. Idempotent."""
         self._closed = True
         self._open.clear()
         self._ready.clear()
@@ -146,7 +149,7 @@ class Intake:
             await asyncio.wait(tasks)
 
     def _end(self, segment: str) -> int:
-        """It is not open any more; what waits of it stays → the number of its opening."""
+        """Close the opening, but keep its queued items; returns its number."""
         opening = self._open.pop(segment)
         opening.task.cancel()
         self._shares_are_due = True
@@ -155,7 +158,7 @@ class Intake:
     # --- in the background ----------------------------------------------------------------
 
     async def _follow(self, fetcher: SegmentFetcher, number: int) -> None:
-        """Read a segment, and ask what comes after it."""
+        """Read a segment to its end, then look up its successors."""
         self._share_out()
         segment = fetcher.segment
         try:
@@ -166,7 +169,7 @@ class Intake:
             self._put(number, _failed(segment, error))
 
     async def _read(self, fetcher: SegmentFetcher, number: int) -> SegmentEnd | None:
-        """Read until the end, or until what is to be read next turns out to be truncated: None."""
+        """Read until the end; None if the next bytes were truncated."""
         segment = fetcher.segment
         try:
             if not await fetcher.run():
@@ -200,9 +203,9 @@ class Intake:
     # --- taking ---------------------------------------------------------------------------
 
     async def next(self) -> IntakeItem | None:
-        """What comes next, as soon as it is there; None: nothing is open (any more), or closed.
+        """The next item, once there is one; None if no segment is open, or the intake is closed.
 
-        Whoever cancels the wait misses nothing.
+        Cancelling the wait loses nothing.
         """
         while (item := self.next_nowait()) is None and self._open:
             self._news.clear()
@@ -210,7 +213,7 @@ class Intake:
         return item
 
     def next_nowait(self) -> IntakeItem | None:
-        """What comes next if it is there; blocks are given decompressed."""
+        """The next item, if there is one; blocks are decompressed."""
         self._share_out()
         if not self._ready:
             return None
@@ -227,7 +230,7 @@ class Intake:
         return item
 
     def consumed(self, batch: EventBatch) -> None:
-        """The consumer is done with the batch: as much more may be read ahead."""
+        """Note that the consumer is done with the batch, so that more may be read ahead."""
         opening = self._open.get(batch.segment)
         if opening is not None and opening.number == batch.opening:
             opening.fetcher.consumed(batch.held_size)
@@ -235,7 +238,7 @@ class Intake:
     # --- shares ---------------------------------------------------------------------------
 
     def _share_out(self) -> None:
-        """Divide the read-ahead anew, once for any number of segments that came or went."""
+        """Divide the read-ahead anew, once for all segments that came or went."""
         if not self._shares_are_due:
             return
         self._shares_are_due = False
@@ -269,7 +272,7 @@ class Intake:
 
 
 def _truncated(fetcher: SegmentFetcher, start: int | None) -> EventsTruncated:
-    """`start` None: all of the segment is gone."""
+    """If `start` is None, the whole segment is gone."""
     stream, _ = parse_segment_name(fetcher.segment)
     return EventsTruncated(
         "events were truncated before they were read",

@@ -26,7 +26,7 @@ Raises SegmentTruncated."""
 
 
 async def fetch_large(read: ReadBytes, reference: LargeReference) -> bytes:
-    """The event that `reference` stands for. Uses memory of twice its size for a moment.
+    """The event that `reference` stands for. Briefly uses memory of twice its size.
 
     Raises EventsTruncated (fields {offset, start}), CorruptBlock, CodecMissing, and the errors of
     `read`.

@@ -1,15 +1,15 @@
-"""Positions that programs give, checked before a reader group keeps them.
+"""Validates positions from applications before a reader group keeps them.
 
 The controller and a group's log do not know blocks, so they store any position. A position at which
-no event can lie would stop every reader that gets the segment. The client therefore looks at the
+no event can lie would stop every reader that gets the segment. The client therefore checks the
 block before it sends the position:
 
-    (offset, index) ──index < events──► as it is
+    (offset, index) ──index < events──► unchanged
                     ──index = events──► (offset of the next block, 0)
                     ──else, or no block begins there──► InvalidPosition
 
-What was truncated or deleted stays as it is: a reader skips it, and says so. A segment's end has no
-block yet, so the only index there is 0.
+A truncated or deleted position is unchanged: a reader skips it and raises EventsTruncated. A
+segment's end has no block yet, so the only valid index there is 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ from anabranch.common.wire.block import verify_block
 
 
 class Places(Protocol):
-    """How positions are checked before a command carries them, and where streams end now."""
+    """Validates positions for commands, and finds the present ends of streams."""
 
     async def checked_config(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
         """See `checked_config`."""

@@ -44,17 +44,20 @@ class SegmentRanges:
         return await current_segments(self._control, stream)
 
     async def runs(self, stream: StreamRef) -> list[SegmentRun]:
-        """All of the stream as it is now: its segments from the head to the tail, predecessors
-        before their successors, each with the offsets between which its bytes are.
+        """All of the stream as it is now: the runs of its segments from the head to the tail.
 
-        Every `end_offset` is known, and everything acknowledged before the call lies below. Raises
-        StreamNotFound, and Unavailable if a scale does not end in time.
+        Predecessors come before their successors. Every `end_offset` is known, and everything that
+        was acknowledged before the call lies below. Raises StreamNotFound, and Unavailable if a
+        scale does not end in time.
         """
         return await self._bounds(stream).runs()
 
     async def tail(self, stream: StreamRef) -> dict[str, int]:
-        """The current segments' full names → their lengths; nothing that was acknowledged before
-        lies beyond. Raises StreamNotFound, and Unavailable as `runs` does."""
+        """The current segments' full names → their lengths.
+
+        They include everything that was acknowledged before the call. Raises StreamNotFound, and
+        Unavailable as `runs`.
+        """
         return await self._bounds(stream).tail()
 
     async def info(self, segment: str) -> SegmentInfo:
@@ -89,7 +92,7 @@ class SegmentRanges:
         """Whole appends from `offset`, at least one and about 4 MiB, none beyond `end`.
 
         Both are append boundaries, `offset` the lower one. Raises SegmentNotFound,
-        SegmentTruncated, InvalidRequest, and PlanOutdated where the segment is not as long.
+        SegmentTruncated, InvalidRequest, and PlanOutdated if the segment is shorter.
         """
         assert offset < end
         size_max = min(READ_SIZE_BYTES, end - offset)
@@ -120,7 +123,7 @@ class SegmentRanges:
         )
 
     def calls(self, segment: str) -> SegmentCalls:
-        """For one request to the segment's store."""
+        """The calls for one request to the segment's store."""
         backoff = self._new_backoff()
         return SegmentCalls(segment, directory=self._directory, clock=self._clock, backoff=backoff)
 

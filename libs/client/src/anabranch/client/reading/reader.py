@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ARROW_ROWS = 2048
 ARROW_SIZE_BYTES = 32 * 1024 * 1024
-"""A batch of Arrow takes no more blocks when it has as much."""
+"""An Arrow batch takes no more blocks once it has reached this size."""
 
 
 class EventReader(Generic[T]):
@@ -73,16 +73,16 @@ class EventReader(Generic[T]):
         self._intake = Intake(control, directory, runtime, settings)
         self._frontier = Frontier(())
         self._ends: dict[str, int] = {}
-        """Where reading ends before a segment does."""
+        """The ends of the reading that lie before the ends of segments, by full name."""
         self._started = False
         self._closed = False
         self._failure: AnabranchError | None = None
         self._untold: SegmentFailed | None = None
-        """What is to be raised before anything else is taken."""
+        """A failure to raise before anything else is taken."""
         self._open_batch: EventBatch | None = None
         self._open_events: deque[Event[T]] = deque()
         self._no_value: tuple[int, SerializationFailed] | None = None
-        """What is wrong with the row of the open batch that follows the open events."""
+        """The row after the open events that cannot be deserialized, and its error."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class EventReader(Generic[T]):
         return self._open_events.popleft()
 
     def _open_rows(self, row: int) -> None:
-        """Yield the open batch's events from `row` on next, up to one that is not a value."""
+        """Yield the open batch's events from `row` on, up to one that cannot be deserialized."""
         batch = self._open_batch
         assert batch is not None
         self._no_value = None

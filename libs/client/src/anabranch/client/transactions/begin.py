@@ -43,14 +43,14 @@ Key = TransactionKey | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which transaction to begin. Without a key: a new one."""
+    """The transaction to begin; without a key, a new one."""
 
     key: TransactionKey | None = None
     parts: bool = False
 
 
 def wanted(key: Key | None, parts: bool) -> Wanted:
-    """Raises InvalidRequest for a malformed key."""
+    """The wish for a key and parts. Raises InvalidRequest for a malformed key."""
     if isinstance(key, tuple):
         try:
             key = TransactionKey(application=key[0], version=key[1])
@@ -89,7 +89,7 @@ class Openings:
         writer: WriterSettings,
         serializer: Serializer[T] | None,
     ) -> Transaction[T]:
-        """Raises as `Transactions.begin`."""
+        """Begin a transaction and open it for writing. Raises as `Transactions.begin`."""
         begun = await self._begun(what, settings)
         return await self._opened(begun, Role(settings, True, self.noting), writer, serializer)
 
@@ -100,7 +100,7 @@ class Openings:
         writer: WriterSettings,
         serializer: Serializer[T] | None,
     ) -> Transaction[T]:
-        """Raises as `Transactions.resume`."""
+        """Resume a transaction and open it for writing. Raises as `Transactions.resume`."""
         begun = await self.calls.resume(transaction)
         return await self._opened(begun, Role(settings, False, self.noting), writer, serializer)
 
@@ -158,7 +158,7 @@ class Openings:
         if is_open and found.has_parts and what.parts:
             return True
         if is_open:
-            with suppress(TransactionEnded):  # it was committed meanwhile: the next answer says so
+            with suppress(TransactionEnded):  # it was just committed: ask again
                 await self.calls.abort(
                     found.transaction_id, settings.abort_timeout_s, wait_ms=COMMIT_WAIT_MS
                 )

@@ -1,7 +1,8 @@
 """Requests to the controller about the transactions of one stream.
 
-Every request may be repeated (the contracts say why). Each is therefore sent until its answer comes
-or its time is up: a lost answer is no outcome. When the time is up, the last error is raised.
+Every request is idempotent (the contracts explain why). A request is therefore sent until its reply
+comes or its deadline passes: a lost reply is no outcome. After the deadline, the last error is
+raised.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 
 COMMIT_WAIT_MS = 1_500
-"""How long one question for a commit may wait for its end: shorter than an attempt of asking."""
+"""How long one request may wait for a commit's end: shorter than one attempt."""
 POLL_FIRST_S = 0.01
 POLL_LONGEST_S = 0.5
 
@@ -43,11 +44,11 @@ class TransactionCalls:
 
     @property
     def names(self) -> Mapping[str, Any]:
-        """The fields of a query that say which stream is meant."""
+        """The fields of a query that name the stream."""
         return {"scope": self.stream.scope, "stream": self.stream.stream}
 
     def deadline(self, timeout_s: float) -> float:
-        """On the clock of `time_is_up`."""
+        """The deadline on the clock that the calls use."""
         return self._clock.monotonic() + timeout_s
 
     def time_is_up(self, deadline_s: float) -> bool:
@@ -56,7 +57,7 @@ class TransactionCalls:
     async def ask(
         self, name: str, query: Query, answer: type[A], *, deadline_s: float | None = None
     ) -> A:
-        """Ask until it is answered; at least once. `deadline_s` None: the usual time."""
+        """Ask until a reply comes; at least once. `deadline_s` None: the default timeout."""
         if deadline_s is None:
             deadline_s = self.deadline(QUERY_TIMEOUT_S)
         backoff = Backoff(BackoffSettings(), self._rng, max(0.001, self._left(deadline_s)))
@@ -120,10 +121,10 @@ class TransactionCalls:
         return found.transaction
 
     async def until_ended(self, transaction_id: str, deadline_s: float) -> t.TransactionInfo:
-        """Describe it until it has ended → COMMITTED, or COMMITTING when the time is up.
+        """Describe it until it has ended; returns it as COMMITTED, or COMMITTING at the deadline.
 
-        Raises also TransactionEnded (it is aborted, or about to be), and OutcomeUnknown when it
-        is still open when the time is up.
+        Raises also TransactionEnded (it is aborted, or about to be), and OutcomeUnknown if it is
+        still open at the deadline.
         """
         pause_s = POLL_FIRST_S
         while True:
@@ -157,13 +158,13 @@ class TransactionCalls:
 
 
 def ended(transaction_id: str, state: TransactionState) -> TransactionEnded:
-    """The error of a request that comes too late."""
+    """The error of a request after the outcome."""
     return TransactionEnded(
         f"the transaction is {state.value}", transaction=transaction_id, state=state.value
     )
 
 
 def refuse_unless_committed(info: t.TransactionInfo) -> None:
-    """Raises TransactionEnded for one that is aborted, or about to be."""
+    """Raises TransactionEnded if it is aborted, or about to be."""
     if info.state in (TransactionState.ABORTING, TransactionState.ABORTED):
         raise ended(info.transaction_id, info.state)

@@ -30,7 +30,7 @@ Listener = Callable[[AnabranchError], None]
 
 
 class Fate:
-    """See the module. `pings` None: it is not kept alive from here."""
+    """A transaction's outcome as known here. Without `pings`, it is not kept alive from here."""
 
     def __init__(self, info: TransactionInfo, calls: TransactionCalls, pings: Pings | None) -> None:
         self.transaction_id = info.transaction_id
@@ -54,7 +54,9 @@ class Fate:
         return ended(self.transaction_id, self.state)
 
     def attach(self, listener: Listener) -> None:
-        """Call it when the transaction ends: once, and at once if it has ended."""
+        """Register a listener for the transaction's end; if it has ended, call the listener at
+        once.
+        """
         failure = self.failure
         if failure is None:
             self._listeners.append(listener)
@@ -66,13 +68,13 @@ class Fate:
             self._listeners.remove(listener)
 
     def learn(self, info: TransactionInfo) -> TransactionInfo:
-        """The controller says so."""
+        """Note the controller's description."""
         self.info = info
         self.learn_state(info.state)
         return info
 
     def learn_state(self, state: TransactionState) -> None:
-        """As `learn`; a late answer does not undo a later one."""
+        """Note the state; a late answer does not undo a later one."""
         if self.state is not None and self.state.has_outcome and not state.has_outcome:
             return
         self.state = state
@@ -80,13 +82,13 @@ class Fate:
             self._end(ended(self.transaction_id, state))
 
     def learn_ended(self, error: TransactionEnded) -> None:
-        """The controller refused something for it."""
+        """Note that the controller refused a request because the transaction has ended."""
         state = error.fields.get("state")
         if state in tuple(TransactionState):
             self.learn_state(TransactionState(str(state)))
 
     def keep_alive_no_more(self) -> None:
-        """Leave it to its lease, or to others. Repeatable."""
+        """Stop pinging it. Idempotent."""
         if self._pings is not None:
             self._pings.discard(self._life, self._entry)
 
@@ -112,10 +114,10 @@ class Fate:
     async def reason_of(
         self, error: AnabranchError, clock: Clock, backoff: Backoff
     ) -> AnabranchError:
-        """Why a segment takes no more: the transaction's end, if that is it, else `error`.
+        """The reason why a segment takes no more events: the transaction's end, or else `error`.
 
-        Never that the segment is sealed: OutcomeUnknown when the controller does not explain it
-        within the time of `backoff`.
+        It is never that the segment is sealed: if the controller does not explain this within the
+        time of `backoff`, the reason is OutcomeUnknown.
         """
         has_no_segment = isinstance(error, SegmentSealed | SegmentNotFound)
         while True:

@@ -1,9 +1,9 @@
 """Keeps the open transactions of a client alive: one task for all of them.
 
 The task pings the transactions of one stream together, about every third of the shortest of their
-leases. It asks streams that are due side by side, each at most until its next turn. A ping without
-an answer is repeated at the next turn, as long as the transaction is registered: only the
-controller decides that one has ended, and its answer goes to the registered owner.
+leases. It pings due streams concurrently, each at most until its next turn. If no reply comes, the
+ping is repeated at the next turn, as long as the transaction is registered: only the controller
+decides that a transaction has ended, and its answer goes to the registered owner.
 
 State: the entries by stream, and when each stream is due, on the monotonic clock. The task begins
 with the first entry and ends with the last one or with the client.
@@ -58,7 +58,7 @@ class _Pinged:
 
 
 class Pings:
-    """See the module; of one client."""
+    """The pings of one client."""
 
     def __init__(self, control: ControlPlane, runtime: Runtime) -> None:
         self._control = control
@@ -68,7 +68,7 @@ class Pings:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, life: Life, entry: PingEntry) -> None:
-        """Ping it from now on, until it is discarded."""
+        """Ping the transaction from now on, until it is discarded."""
         pinged = self._lives.setdefault(life, _Pinged(float("inf")))
         pinged.entries[entry.transaction_id] = entry
         pinged.due_s = min(pinged.due_s, self._next(pinged))
@@ -78,7 +78,7 @@ class Pings:
             self._task = self._runtime.start(self._run())
 
     def discard(self, life: Life, entry: PingEntry) -> None:
-        """Ping it no more; repeatable."""
+        """Stop pinging the transaction. Idempotent."""
         pinged = self._lives.get(life)
         if pinged is None or pinged.entries.get(entry.transaction_id) is not entry:
             return
@@ -88,7 +88,7 @@ class Pings:
             self._news.set()
 
     async def close(self) -> None:
-        """Stop; repeatable. Transactions end when their leases do."""
+        """Stop. Idempotent. The transactions' leases then expire."""
         self._lives.clear()
         if (task := self._task) is not None:
             task.cancel()
@@ -109,7 +109,7 @@ class Pings:
             self._runtime.open_parts.discard(self)
 
     async def _until(self, due_s: float) -> None:
-        """Or until there is news."""
+        """Wait until the time, or until an entry changes."""
         left_s = due_s - self._runtime.clock.monotonic()
         if left_s > 0:
             with suppress(TimeoutError):
@@ -156,7 +156,7 @@ class Pings:
             for entry in entries:
                 entry.gone(error)
         except (AnabranchError, TimeoutError):
-            return  # again at the next turn: whoever writes or commits hears what is wrong
+            return  # repeated at the next turn; a write or commit raises the error
         else:
             for entry, result in zip(entries, answer.results, strict=False):
                 entry.told(result)

@@ -79,7 +79,7 @@ class Transaction(TransactionWriter[T]):
             self._failure = _write_to_a_part(self.transaction_id)
             self._lanes.refusal = self._failure
 
-    # --- what it is -----------------------------------------------------------------------
+    # --- description ------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -290,7 +290,7 @@ class Transaction(TransactionWriter[T]):
             fate.learn_ended(error)
             raise
         except AnabranchError:
-            if fate.state is TransactionState.COMMITTING:  # that is known for good
+            if fate.state is TransactionState.COMMITTING:  # it is irrevocable
                 return fate.info
             raise
 

@@ -71,13 +71,13 @@ class AppenderEvents:
 
 @dataclass(slots=True)
 class Waiter:
-    """Somebody waits until events are acknowledged, in as many segments as `places` counts."""
+    """A call that waits until its events are acknowledged in `places` segments."""
 
     acknowledged: asyncio.Future[None]
     places: int = 1
 
     def arrived(self) -> None:
-        """Those in one more segment are."""
+        """Note that one more segment has acknowledged its events."""
         self.places -= 1
         if not self.places and not self.acknowledged.done():
             self.acknowledged.set_result(None)
@@ -89,7 +89,7 @@ class _Session:
     number: int
     container_epoch: int
     news: asyncio.Event
-    """Set when it has ended, and when something is to be uploaded."""
+    """Set when the session has ended, and when an event must be uploaded."""
     ended: AnabranchError | None = None
 
 
@@ -121,7 +121,7 @@ class SegmentAppender:
             writer_id, in_flight, clock, settings.ack_timeout_s, settings.zstd_level
         )
         self.length: int | None = 0
-        """The segment's length after what is acknowledged; None: not told since then."""
+        """The segment's length after the acknowledged events; None if unknown since a break."""
         self._writer_id = writer_id
         self._settings = settings
         self._directory = directory
@@ -138,7 +138,7 @@ class SegmentAppender:
     # --- called by the writer -------------------------------------------------------------
 
     def pump(self) -> None:
-        """Send the blocks that may be sent now; without a session, ask for one."""
+        """Send the blocks that may be sent now; without a session, request one."""
         if self._session is None:
             self._wanted.set()
             return
@@ -153,8 +153,9 @@ class SegmentAppender:
             self._in_flight.when_room(self.pump)
 
     def add_waiter(self, event_number: int, waiter: Waiter) -> None:
-        """Tell `waiter` when everything up to `event_number` is acknowledged, at once if it is;
-        numbers asked for never decrease."""
+        """Notify `waiter` when every event up to `event_number` is acknowledged; numbers never
+        decrease.
+        """
         if event_number <= self.outbox.acknowledged:
             waiter.arrived()
         else:
@@ -182,7 +183,7 @@ class SegmentAppender:
     # --- the session's life ---------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve until cancelled, or until an error that no new session cures."""
+        """Run until cancelled, or until an error that no new session cures."""
         try:
             while True:
                 await self._wanted.wait()

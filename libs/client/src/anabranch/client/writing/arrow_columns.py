@@ -18,7 +18,7 @@ from anabranch.common.wire.block import NO_KEY
 from anabranch.common.wire.block_encoding import BlockColumns
 
 ARROW_SIZE_BYTES_MIN = 16 * 1024
-"""What costs less is not worth a block of its own: it joins what else is written."""
+"""A smaller batch is not worth a block of its own: it joins other events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ArrowEvents:
             yield outbox, ArrowEvents(self.events.filter(rows), self.keys.filter(rows), stamps)
 
     def blocks(self, block_size: int) -> Iterator[ColumnBatch]:
-        """The events, cut by the event that reaches a block's size."""
+        """The events in blocks; each block ends with the event that reaches its size."""
         columns = _Stored(self)
         cost, count = _CostUpTo(self), len(self.events)
         start = 0
@@ -114,7 +114,7 @@ class _Stored:
             self._stamps = _values(content.stamps, 8)
 
     def between(self, start: int, end: int) -> BlockColumns:
-        """Those of the events from `start` on, up to `end`."""
+        """The columns of the events from `start` up to `end`."""
         keyed = bool(self._key_lengths)
         first, last = (self._key_ends[start], self._key_ends[end]) if keyed else (0, 0)
         return BlockColumns(
@@ -150,7 +150,7 @@ def arrow_events(
 
 
 def _column(batch: Any, name: str, kinds: Any, wanted: Any, *, nulls: bool = False) -> Any:
-    """The column as one array of the type wanted. Raises InvalidRequest."""
+    """The column as one array of the wanted type. Raises InvalidRequest."""
     arrow = require_pyarrow()
     if batch.schema.get_field_index(name) < 0:
         raise InvalidRequest("the column does not exist, or exists more than once", column=name)
@@ -197,7 +197,7 @@ def _offsets(array: Any) -> "memoryview[int]":
 
 
 def _data(array: Any) -> memoryview:
-    """What the offsets count in."""
+    """The bytes to which the offsets refer."""
     data = array.buffers()[2]
     return memoryview(b"" if data is None else data).cast("B")
 

@@ -2,10 +2,10 @@
 
 A `Batch` has a list per column and takes events one by one. A `ColumnBatch` holds the columns as
 they will be stored, without an object per event. A `LargeEvent` is one event over the size that
-fits in a block, which has to be uploaded before its reference can be sent.
+fits in a block, which must be uploaded before its reference can be sent.
 
-`cost` is the events' share of the writer's buffer; what is sent is at most that and a header, but
-of a large event only a reference.
+`cost` is the events' share of the writer's buffer. It bounds the sent bytes, apart from a header;
+of a large event only a reference is sent.
 """
 
 from array import array
@@ -24,7 +24,7 @@ from anabranch.common.wire.block import (
 from anabranch.common.wire.block_encoding import BlockColumns, encode_block, encode_columns
 
 EVENT_OVERHEAD_BYTES = 16
-"""What an event costs of the buffer beyond its payload and key."""
+"""The buffer cost of an event beyond its payload and key."""
 
 
 def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
@@ -63,7 +63,7 @@ class Batch:
 
     @property
     def sent_size_max(self) -> int:
-        """At most so many bytes are sent."""
+        """An upper bound of the sent size."""
         return self.cost + HEADER_SIZE_BYTES
 
     def pad_keys(self) -> None:
@@ -110,7 +110,7 @@ class ColumnBatch:
 
     @property
     def sent_size_max(self) -> int:
-        """At most so many bytes are sent."""
+        """An upper bound of the sent size."""
         return self.cost + HEADER_SIZE_BYTES
 
     @property
@@ -123,7 +123,7 @@ class ColumnBatch:
         return _cut(b"".join(self.columns.payloads), lengths)
 
     def as_lists(self) -> Batch:
-        """The same with an object per event."""
+        """The same events with an object each."""
         columns = self.columns
         lengths = array("H", columns.key_lengths)
         stored = _cut(bytes(columns.keys), [0 if n == NO_KEY else n for n in lengths])
@@ -164,7 +164,7 @@ class LargeEvent:
 
     @property
     def sent_size_max(self) -> int:
-        """At most so many bytes are sent, beside the parts."""
+        """An upper bound of the sent size, without the parts."""
         columns = 4 + 2 + 8
         return HEADER_SIZE_BYTES + columns + LARGE_REFERENCE_SIZE_BYTES + len(self.key or b"")
 

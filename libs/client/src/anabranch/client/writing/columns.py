@@ -37,14 +37,14 @@ class Columns:
         )
 
     def before_large(self, start: int, end: int) -> int:
-        """`end`, or the index of the first large event behind `start` if that is lower."""
+        """`end`, or the index of the first large event after `start` if that is lower."""
         sizes = map(len, self.events[start:end])
         large = (index for index, size in enumerate(sizes, start) if size > EVENT_SIZE_BYTES_MAX)
         return next(large, end)
 
 
 Routed = list[tuple[Outbox, bytes | None]]
-"""For each event the outbox of its segment, and its key as it is stored, None for none."""
+"""For each event the outbox of its segment, and its key as stored, or None."""
 
 
 def costs_of(events: Sequence[bytes]) -> list[int]:
@@ -115,7 +115,7 @@ def route_all(
     route: Callable[[str], tuple[Outbox, bytes]],
     choose_keyless: Callable[[], Outbox],
 ) -> Routed:
-    """The outbox of each event. Those without a key go to one segment, and are stored without."""
+    """The outbox of each event. Events without a key go to one segment."""
     if None not in keys:
         return list(map(route, cast(Sequence[str], keys)))
     keyless = choose_keyless()
@@ -133,7 +133,7 @@ def as_timestamps(timestamps_ms: Sequence[int]) -> "array[int]":
 
 
 def check_lengths(events: int, *columns: Sequence[object] | None) -> None:
-    """Raises InvalidRequest unless there are as many of everything."""
+    """Raises InvalidRequest unless all columns have the same length."""
     for column in columns:
         if column is not None and len(column) != events:
             raise InvalidRequest(

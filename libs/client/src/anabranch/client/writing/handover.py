@@ -13,7 +13,7 @@ from anabranch.client.writing.appender import SegmentAppender
 from anabranch.client.writing.batches import AnyBatch, Batch, ColumnBatch, LargeEvent, cost_of
 
 AppenderOf = Callable[[bytes | None], SegmentAppender]
-"""Who takes a key, as it is stored; who takes what has none."""
+"""Returns the appender for a stored key, or for events without a key."""
 
 
 def hand_over(source: SegmentAppender, appender_of: AppenderOf) -> None:

@@ -1,9 +1,9 @@
-"""The part that plain writers and transactions share: it takes events into lanes, one per segment.
+"""The common part of plain writers and transactions: it takes events into lanes, one per segment.
 
 An event goes to the segment that its key selects. Without a key, each batch draws a new segment.
 Writes made before the event loop turns again travel together, and so do writes made while a block
-is in flight. One writer id and numbered events make every event arrive exactly once, whatever
-happens to connections.
+is in flight. One writer id and numbered events make every event arrive exactly once, even over lost
+connections.
 
 Order: events of one key are stored in the order of their `write` calls. When a segment takes no
 more events, the subclass decides how to continue: see `_appender_ended` in `writer` and in
@@ -241,7 +241,7 @@ class LaneWriter(Generic[T]):
         if routed is not None:
             costs = keyed_costs(costs, routed)
         largest = max(costs)
-        if largest > EVENT_SIZE_BYTES_MAX:  # or its key makes it look so
+        if largest > EVENT_SIZE_BYTES_MAX:  # or its key makes it seem so
             largest = max(map(len, payloads))
         self._refuse_unless_room_for(sum(costs), largest)
         self._room.used += sum(costs)

@@ -21,7 +21,7 @@ KEYS_CACHED_MAX = 65_536
 
 
 class Lanes:
-    """See the module. `start` makes a segment's appender, and has it run."""
+    """The lanes of one writer. `start` creates a segment's appender and runs it."""
 
     def __init__(self, start: Callable[[str], SegmentAppender]) -> None:
         self._start = start
@@ -29,19 +29,19 @@ class Lanes:
         self._routes: tuple[Route, ...] = ()
         self._router: SegmentRouter | None = None
         self.outboxes: list[Outbox] = []
-        """By route; empty until `open`."""
+        """By the index of the route; empty until `open`."""
         self.refusal: AnabranchError = InvalidRequest(
             "the writer is not open", remedy="use it as `async with client.writer(…)`"
         )
-        """Why nothing has a route before `open`."""
+        """The reason why no key has a route before `open`."""
 
     @property
     def appenders(self) -> list[SegmentAppender]:
-        """All that still may have something to send."""
+        """All appenders that may still have events to send."""
         return list(self._by_segment.values())
 
     def open(self, segments: Sequence[SegmentInStream]) -> None:
-        """Each segment takes its keys; they cover all, sorted."""
+        """Let each segment take its keys; the segments are sorted and cover all keys."""
         self._route_by(routes_to(segments))
 
     def route(self, key: str) -> tuple[Outbox, bytes]:
@@ -52,7 +52,7 @@ class Lanes:
         return self.outboxes[route], stored
 
     def appenders_with(self, outboxes: Iterable[Outbox]) -> list[SegmentAppender]:
-        """Whose outboxes they are; all, if one of them was replaced: its events may be anywhere."""
+        """The appenders of these outboxes; all, if one of them was replaced."""
         by_outbox = {appender.outbox: appender for appender in self._by_segment.values()}
         try:
             return [by_outbox[outbox] for outbox in outboxes]
@@ -60,7 +60,7 @@ class Lanes:
             return self.appenders
 
     def replace(self, source: SegmentAppender, successors: Sequence[SegmentInStream]) -> None:
-        """The segment of `source`, which has ended, takes no more: its successors do."""
+        """Replace the ended segment of `source` with its successors."""
         del self._by_segment[source.segment]
         after = routes_to(successors)
         own = [route for route in self._routes if route.segment == source.segment]

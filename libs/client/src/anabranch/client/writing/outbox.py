@@ -79,8 +79,9 @@ def _decoded(block: SentBlock) -> AnyBatch:
 
 
 class Outbox:
-    """See the module. `awake` is the writer's mark that it will look at this outbox soon;
-    `block_size` is where it closes the block that is gathering."""
+    """The events for one segment. `awake`: the writer will look at this outbox soon. `block_size`:
+    the size at which it closes the gathering block.
+    """
 
     __slots__ = (
         "_blocks_in_flight_max",
@@ -125,12 +126,12 @@ class Outbox:
 
     @property
     def last_added(self) -> int:
-        """The number of the newest event, 0 when there was none."""
+        """The number of the newest event; 0 if there was none."""
         return self._last_closed + len(self.gathering.events)
 
     @property
     def unacknowledged(self) -> int:
-        """How many events were added and not acknowledged."""
+        """The number of unacknowledged events."""
         return self.last_added - self.acknowledged
 
     def close_batch(self) -> None:
@@ -146,13 +147,13 @@ class Outbox:
 
     @property
     def next_upload(self) -> LargeEvent | None:
-        """The large event that nothing can be sent before it is uploaded, if there is one."""
+        """The large event that must be uploaded before anything else is sent, if any."""
         first = self._closed[0] if self._closed else None
         return first if isinstance(first, LargeEvent) and first.reference is None else None
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether only the bytes in flight, of all segments, keep the next block back."""
+        """Whether only the bytes in flight, of all segments, hold the next block back."""
         return bool(self._closed) and len(self.in_flight) < self._blocks_in_flight_max
 
     def take_block(self, now_ms: int) -> SentBlock | None:
@@ -183,10 +184,10 @@ class Outbox:
         return block
 
     def acknowledge(self, last: int) -> int:
-        """Everything up to event number `last` is durable → the cost that this gives back.
+        """Note that every event up to number `last` is durable; returns their cost.
 
-        Repeated and older acknowledgements change nothing. Raises WriterExpired for a number
-        that was never sent.
+        Repeated and older acknowledgements change nothing. Raises WriterExpired for a number that
+        was never sent.
         """
         if last > self.last_sent:
             raise WriterExpired(
@@ -247,7 +248,7 @@ class Outbox:
         return batches
 
     def add_batch(self, batch: AnyBatch) -> None:
-        """The batch comes behind everything added so far, as a block of its own."""
+        """Add the batch after everything added so far, as a block of its own."""
         self.close_batch()
         self._close(batch)
 
@@ -259,7 +260,7 @@ class Outbox:
                 spans.failed(error)
 
     def unacknowledged_events(self) -> Iterator[bytes]:
-        """The payloads that are not acknowledged, in the order of writing."""
+        """The unacknowledged payloads, in write order."""
         for block in self.in_flight:
             yield from Block(block.data) if block.large is None else (block.large.event,)
         for batch in self._closed:

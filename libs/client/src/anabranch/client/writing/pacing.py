@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 BLOCK_GROWTH_MAX = 4
 _SHARE = 1 / 8
-"""Of what waits, that a block may hold: so that several are always under way."""
+"""The share of the waiting bytes that a block may hold, so that several are always in flight."""
 _WEIGHT = 1 / 8
-"""Of the newest observation in the moving average."""
+"""The weight of the newest observation in the moving average."""
 
 
 class BlockSizing:
-    """Of one segment; `size` is where blocks are closed, between `least` and four times that."""
+    """The block size of one segment: `size` varies between `least` and four times that."""
 
     __slots__ = ("_average", "_largest", "_least", "size")
 
@@ -33,14 +33,14 @@ class BlockSizing:
         self.size = least
 
     def acknowledged(self, outstanding: int) -> None:
-        """`outstanding` bytes waited for acknowledgement when some of them were acknowledged."""
+        """Note that `outstanding` bytes were unacknowledged when some of them were acknowledged."""
         self._average += (outstanding - self._average) * _WEIGHT
         self.size = max(self._least, min(self._largest, int(self._average * _SHARE)))
 
 
 @dataclass(eq=False, slots=True)
 class Claim:
-    """Room that somebody waits for, and must have before others; `granted` is called once."""
+    """A request for room that goes before others; `granted` is called once."""
 
     size: int
     granted: Callable[[], None]
@@ -59,7 +59,7 @@ class InFlight:
         self.used = 0
 
     def take(self, size: int) -> bool:
-        """Whether there was room for `size` bytes, which are under way from now on."""
+        """Take room for `size` bytes; returns whether there was any."""
         if self._claims or not self._fits(size):
             return False
         self.used += size
@@ -91,17 +91,17 @@ class InFlight:
             claim.granted()
 
     def give_back(self, size: int) -> None:
-        """So many bytes are no longer under way. `wake` when it is safe to send."""
+        """Return `size` bytes of room. Call `wake` when it is safe to send."""
         self.used -= size
         assert self.used >= 0
 
     def when_room(self, ask_again: Callable[[], None]) -> None:
-        """Call it when room was given back, once; already known: nothing happens."""
+        """Call `ask_again` once after room was returned; registering twice changes nothing."""
         if ask_again not in self._refused:
             self._refused.append(ask_again)
 
     def wake(self) -> None:
-        """Grant claims, then ask those again that were refused, if there is any room."""
+        """Grant claims; if room is left, call the refused requests again."""
         self._grant()
         if self._claims or not self._refused or self.used >= self._limit:
             return

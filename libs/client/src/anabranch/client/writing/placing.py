@@ -22,7 +22,7 @@ from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 
 
 class Placing:
-    """Of one writer. `LaneWriter.write` uses and forgets `keyless` directly."""
+    """The placing of one writer. `LaneWriter.write` uses and resets `keyless` directly."""
 
     def __init__(self, lanes: Lanes, rng: Rng, tracer: Tracer | None) -> None:
         self._lanes = lanes
@@ -84,7 +84,7 @@ class Placing:
     def add_arrow(
         self, content: ArrowEvents, chosen: Outbox | None, block_size: int
     ) -> tuple[Outbox, ...]:
-        """As `add`, but in blocks of their own."""
+        """Like `add`, but in blocks of their own."""
         return tuple(dict.fromkeys(self._add_arrow(content, chosen, block_size)))
 
     def _add_arrow(
@@ -99,7 +99,7 @@ class Placing:
             yield outbox
 
     def add_large(self, large: LargeEvent, outbox: Outbox) -> None:
-        """A block of its own, once it is uploaded."""
+        """Add a large event as a block of its own, sent once the event is uploaded."""
         if self._tracer is not None:
             large.spans = joined(None, self._tracer)
         outbox.add_batch(large)

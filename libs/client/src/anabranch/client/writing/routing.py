@@ -1,4 +1,4 @@
-"""Which segment an event goes to, also after segments were replaced by their successors. Pure.
+"""The segment for each key, also after successors replaced segments. Pure.
 
 Routes cover [0, 1) exactly, sorted. A segment may take fewer keys than its own range: while one of
 several predecessors still takes its part, only the other part was rerouted to the successor.
@@ -23,14 +23,14 @@ class Route(NamedTuple):
 
 
 def routes_to(segments: Sequence[SegmentInStream]) -> tuple[Route, ...]:
-    """Every segment takes its range; in the order given."""
+    """The routes in which every segment takes its range, in the given order."""
     return tuple(Route(each.key_start, each.key_end, each.name) for each in segments)
 
 
 def rerouted(
     routes: Sequence[Route], sealed: str, successors: Sequence[Route]
 ) -> tuple[Route, ...]:
-    """The routes after `sealed` takes no more: each of its keys to the successor that has it.
+    """The routes after `sealed` has ended: each of its keys goes to the successor that has it.
 
     `successors` are sorted, each with its own range.
     """
@@ -64,11 +64,11 @@ class SegmentRouter:
         self._starts = [route.start for route in routes]
 
     def index_at(self, position: float) -> int:
-        """The route that takes keys at `position` (0 <= position < 1)."""
+        """The index of the route that takes keys at `position` (0 <= position < 1)."""
         return bisect_right(self._starts, position) - 1
 
     def index_of(self, stored: bytes) -> int:
-        """The route of a key as `route` has made it."""
+        """The index of the route of a key in the form that `route` returned."""
         return self.index_at(routing_position(stored.decode()))
 
     def route(self, key: str) -> tuple[int, bytes]:

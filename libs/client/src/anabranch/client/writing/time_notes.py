@@ -1,8 +1,8 @@
-"""A writer's notes of time: the places up to which its events lie at the time of each note.
+"""A writer's notes of time: the end of its events in each segment at the time of the note.
 
-A note names each segment that the writer has written to, also those that were sealed since, as long
-as readers may not have passed them: at most `SEGMENT_COUNT_MAX`, the oldest are left out first. If
-an answer got lost, the segment's present length stands in; it is never too low.
+A note names each segment that the writer has written to, even sealed ones, as long as readers may
+not have passed them: at most `SEGMENT_COUNT_MAX`, without the oldest. If an acknowledgement was
+lost, the segment's present length replaces it; it is never too low.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ LengthOf = Callable[[str], Awaitable[int]]
 
 
 class TimeNotes:
-    """The notes of one writer. `incarnation` is the stream's one when the writer was opened."""
+    """The notes of one writer. `incarnation` is the stream's when the writer was opened."""
 
     def __init__(
         self, control: ControlPlane, stream: StreamRef, writer_id: bytes, length_of: LengthOf
@@ -73,13 +73,12 @@ class TimeNotes:
         await self._control.query("note_time", query, TimeNoted, timeout_s=QUERY_TIMEOUT_S)
 
     def by_commit(self) -> str:
-        """A commit notes a time → the writer id to tell it under, so that it is the writer's."""
+        """The writer id under which a commit notes a time, so that the note is the writer's."""
         self._noted = True
         return self._writer_id
 
     async def end(self) -> None:
-        """Report that the writer is gone for good; if no controller hears it, its mark ends with
-        time."""
+        """Report that the writer is gone for good; if this fails, its mark expires."""
         if not self._noted:
             return
         query = RemoveWriter(

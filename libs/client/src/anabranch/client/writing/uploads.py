@@ -1,11 +1,11 @@
 """Brings the parts of a large event into its segment, all or none.
 
-    make a transient segment ──► append the parts ──► seal it ──► merge it into the segment
+    create a transient segment ──► append the parts ──► seal it ──► merge it into the segment
 
-Until the merge no reader sees the parts. After it no reference points to them before the writer
-sends the reference as an ordinary event. After any failure the event is therefore uploaded again
-from the beginning: at worst some parts stay that all readers skip. The transient segment ends with
-the connection, or here at once when the upload fails or is cancelled.
+No reader sees the parts before the merge. After it, no reference points to them until the writer
+sends the reference as an ordinary event. After any failure the event is uploaded again from the
+beginning; at worst, some parts remain, which all readers skip. The transient segment ends with the
+connection, or at once if the upload fails or is cancelled.
 
 The parts count as bytes in flight of the writer. They are sent one by one: each is large enough to
 keep a store busy.
@@ -39,7 +39,9 @@ from anabranch.common.wire.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """Of one writer. `timeout_s` bounds each request; `zstd_level` as of blocks."""
+    """The uploads of one writer. `timeout_s` bounds each request; `zstd_level` is the same as for
+    blocks.
+    """
 
     writer_id: bytes
     in_flight: InFlight
