@@ -1,7 +1,7 @@
 """Runs a command line and turns its end into an exit code.
 
 0 done · 1 refused or failed, with one line that says what to do · 2 wrong usage · 130 Ctrl-C or
-SIGTERM · 141 nobody reads the output any more. Never a traceback for an error of the project.
+SIGTERM · 141 the reader of the output is gone. An error of the project prints no traceback.
 """
 
 import os
@@ -24,7 +24,7 @@ EXIT_BROKEN_PIPE = 141
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Perform the command line → its exit code; errors go to stderr."""
+    """Perform the command line; returns its exit code. Errors go to stderr."""
     as_json = "--json" in arguments
     try:
         result = entry(
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # What is still buffered can no longer be written, and Python would say so at exit.
+        # The buffered output can no longer be written, and Python would report that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_BROKEN_PIPE
     return result if isinstance(result, int) else 0
@@ -56,8 +56,8 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> None:
     """The entry point of the `anabranch` program.
 
-    SIGTERM ends it as Ctrl-C does: whoever is told to stop shall say goodbye, so that others need
-    not wait until they miss it.
+    SIGTERM ends it like Ctrl-C: a stopping member says goodbye, so that others need not wait for
+    the end of its lease.
     """
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     configure_logs("cli", "error")

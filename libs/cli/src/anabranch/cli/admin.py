@@ -1,7 +1,7 @@
-"""What commands ask about streams and operations.
+"""The administration of streams and operations, for commands.
 
-A change returns the handle of its operation after at most `wait_s` seconds; its `state` says
-whether it has ended. Answers come as fields; times are Unix milliseconds.
+A change returns the handle of its operation after at most `wait_s` seconds; its `state` tells
+whether it has ended. Answers are fields; times are Unix milliseconds.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,7 +16,7 @@ CutName = Literal["head", "tail"]
 
 
 class Admin:
-    """The administration of streams on an open client. Raises what the client raises."""
+    """The administration of streams on an open client. Raises the client's errors."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -62,8 +62,10 @@ class Admin:
     async def segments(
         self, stream: str, *, epoch: int | None, time_ms: int | None, rates: bool
     ) -> list[Fields]:
-        """The current segments by key; or those of an epoch; or those of a time; or the current
-        ones with their `rate`, which lacks where it is not known."""
+        """The current segments by key, those of an epoch, or those at a time.
+
+        With rates, the current segments have a `rate`, unless it is unknown.
+        """
         if rates:
             return [_fields(one) for one in await self._streams.segment_rates(stream)]
         if epoch is not None:
@@ -90,7 +92,7 @@ class Admin:
             yield _fields(epoch)
 
     async def operation(self, operation: str, *, wait_s: float) -> Fields:
-        """As soon as it ended, or as it is after `wait_s`."""
+        """The operation as soon as it has ended, or as it is after `wait_s`."""
         operations = self._client.operations
         if not wait_s:
             return _fields(await operations.describe(operation))

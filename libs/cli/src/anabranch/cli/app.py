@@ -1,6 +1,6 @@
-"""The application: which commands there are. Each module registers its own.
+"""The application and its commands. Each module registers its own.
 
-`--http` may stand before the command as well as after it; before it, it is handed on.
+`--http` may stand before the command or after it; before it, it is passed on.
 """
 
 from typing import Annotated
@@ -76,4 +76,4 @@ def perform(
 
 
 entry = app.meta
-"""What a command line is given to: `app` behind the options that stand before a command."""
+"""The entry of a command line: `app` after the options that stand before a command."""

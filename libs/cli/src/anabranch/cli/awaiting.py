@@ -1,4 +1,4 @@
-"""Waiting for the end of a change, and telling people meanwhile what it is doing."""
+"""Waits for the end of a change, and shows its steps meanwhile."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from anabranch.common.errors import OutcomeUnknown
 from anabranch.common.runtime.clock import Clock
 
 LOOK_S = 2.0
-"""How long one look at an operation waits for its end."""
+"""The longest single wait for an operation's end."""
 
 
 @Parameter(name="*")
@@ -35,7 +35,7 @@ async def carried_out(
     patience: Patience,
     clock: Clock,
 ) -> Operation:
-    """Start a change, given how long to wait for its end → its operation, ended if `wait`.
+    """Start a change with the given wait; returns its operation, which has ended if `wait`.
 
     Raises the change's error; OutcomeUnknown after the timeout, with its operation.
     """
@@ -50,7 +50,7 @@ async def carried_out(
 async def ended(
     operation: str, admin: Admin, output: Output, clock: Clock, deadline_s: float
 ) -> Fields:
-    """Wait for an operation, and print each of its steps. Raises as `carried_out` does."""
+    """Wait for an operation, and print each of its steps. Raises as `carried_out`."""
     told: object = None
     while True:
         left_s = deadline_s - clock.monotonic()

@@ -1,8 +1,8 @@
-"""What a command needs of a cluster: administration by the client, and events.
+"""A command's access to a cluster: administration and events.
 
-`Session` reads and writes events by the client's connections to segment stores. Over an HTTP
-gateway `http.session` does that part by the gateway's routes; the rest is this, on a client of
-HTTP alone.
+`Session` reads and writes events over the client's connections to segment stores. Over an HTTP
+gateway, `http.session` replaces that part with the gateway's routes; administration remains the
+same, on a client of HTTP alone.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -28,7 +28,7 @@ from anabranch.common.errors import InvalidRequest
 
 
 class Session:
-    """On an open client. The methods raise what the client's raise."""
+    """A session on an open client. The methods raise the client's errors."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -69,8 +69,9 @@ class Session:
         key_field: str | None,  # noqa: ARG002 - a block has a column of keys
         compress: Compression | None = None,
     ) -> AbstractAsyncContextManager[EventSink]:
-        """`key_field`: where in each event its key was found, if it was. `compress`: the codec
-        of the blocks that the events become."""
+        """A sink for events. `key_field` is the field from which the keys came, if any; `compress`
+        is the codec of the blocks.
+        """
         return self._writer(stream, compress)
 
     @asynccontextmanager
@@ -79,8 +80,10 @@ class Session:
             yield ClientSink(writer)
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
-        """Batches up to the end or the count, which the last one may exceed; none if the count
-        is below 1. To be closed by the caller."""
+        """Batches up to the end or the count, which the last one may exceed.
+
+        None if the count is below 1. The caller closes the generator.
+        """
         start = _start(request.start)
         async with self._client.reader(stream, start, until_tail=not request.follow) as reader:
             left = request.count
@@ -92,8 +95,11 @@ class Session:
                 yield batch
 
     async def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
-        """Batches as a reader of the group, up to the count or the group's end. Asking for the next
-        says that the last one is processed. To be closed by the caller: then the reader leaves."""
+        """Batches as a reader of the group, up to the count or the group's end.
+
+        Asking for the next batch marks the last one as processed. The caller closes the generator;
+        then the reader leaves the group.
+        """
         reading = self._client.reader_group(request.group).reader(request.reader_id)
         async with reading as reader:
             if request.count is None:

@@ -1,4 +1,4 @@
-"""Events into the Python client."""
+"""A sink of events on the Python client."""
 
 from collections.abc import Iterable
 
@@ -8,8 +8,7 @@ from anabranch.common.errors import BufferFull
 
 
 class ClientSink:
-    """An `EventSink` on an entered writer, which waits for the rest when it is left; also that of
-    a transaction or a part of one."""
+    """An `EventSink` on an entered writer, transaction or part; leaving it flushes."""
 
     def __init__(self, writer: LaneWriter[bytes]) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""Events as commands ask for them and print them, whichever way they are read."""
+"""Events in the form in which commands request and print them, independent of the transport."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -15,8 +15,8 @@ TAIL = "tail"
 class ReadRequest:
     """`start`: head, tail or a position token. `count`: end after so many events.
 
-    `follow`: wait for more until the stream is sealed. `details`: keys, times and places of the
-    events are wanted too, and not their payloads alone.
+    `follow`: wait for more until the stream is sealed. `details`: the keys, times and places of
+    events are needed too.
     """
 
     start: str
@@ -27,7 +27,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupReadRequest:
-    """`reader_id` None: one is drawn. `count`: leave after so many events."""
+    """`reader_id` None: a random one. `count`: leave after so many events."""
 
     group: str
     reader_id: str | None
@@ -35,19 +35,19 @@ class GroupReadRequest:
 
 
 class EventBatch(Protocol):
-    """Events that came together."""
+    """Events that arrived together."""
 
     @property
     def payloads(self) -> list[bytes]: ...
 
     def events(self) -> list[Event]:
-        """The same with details; only if the request asked for them."""
+        """The events with details; only if the request asked for them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """An `EventBatch` of events that came one by one."""
+    """An `EventBatch` of events that arrived one by one."""
 
     found: list[Event]
 

@@ -1,6 +1,6 @@
-"""What commands ask about reader groups.
+"""Reader groups, for commands.
 
-Answers come as fields. A *place* is ``{"offset": …, "event_index": …}``, a cut of one stream
+Answers are fields. A *place* is ``{"offset": …, "event_index": …}``, a cut of one stream
 ``{"<segment id>": <place>}``.
 """
 
@@ -28,7 +28,7 @@ Cuts = Mapping[str, Mapping[str, Place]]
 
 
 class Groups:
-    """Reader groups on an open client. Raises what the client raises."""
+    """Reader groups on an open client. Raises the client's errors."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -70,7 +70,8 @@ class Groups:
     async def checkpoint(self, group: str, name: str | None, *, wait_s: float) -> Fields:
         """Begin a checkpoint: `name`, `state` (running or complete), `waiting`, `stream_cuts`.
 
-        Returns when it is complete, or as it is when time is over."""
+        Returns when it is complete, or its state after `wait_s`.
+        """
         name = name or SystemIds().new_id()
         async with self._opened(group) as found:
             await found.begin_checkpoint(name)

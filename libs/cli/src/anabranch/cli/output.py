@@ -1,6 +1,6 @@
-"""What commands print: tables and short lines for people, one JSON object per line for programs.
+"""The output of commands: tables and short lines for people, one JSON object per line for programs.
 
-Results go to stdout, everything else to stderr. Errors are one line: what happened, what to do.
+Results go to stdout, everything else to stderr. Errors are one line: the failure and the remedy.
 """
 
 import json
@@ -16,7 +16,7 @@ from anabranch.common.errors import AnabranchError
 
 
 class Output:
-    """Where a command's results go, in the form that its caller asked for."""
+    """The destination of a command's results, in the requested form."""
 
     def __init__(self, as_json: bool, stream: TextIO | None = None) -> None:
         self.as_json = as_json
@@ -27,7 +27,7 @@ class Output:
         self._line(json.dumps(record) if self.as_json else text)
 
     def progress(self, text: str, record: Mapping[str, object]) -> None:
-        """How far something is that is waited for; goes to stderr."""
+        """The progress of a change that the command waits for; goes to stderr."""
         sys.stderr.write((json.dumps(record) if self.as_json else text) + "\n")
         sys.stderr.flush()
 
@@ -37,7 +37,7 @@ class Output:
             self.done(name, {field: name})
 
     def details(self, title: str, record: Mapping[str, object]) -> None:
-        """One thing's properties."""
+        """The properties of one thing."""
         if self.as_json:
             self._line(json.dumps(record))
             return
@@ -59,9 +59,9 @@ class Output:
         *,
         whole: str = "",
     ) -> None:
-        """Many things of a kind: a table for people, one record per line for programs.
+        """Several things of a kind: a table for people, one record per line for programs.
 
-        `whole`: the column whose values are never divided, because they are copied.
+        `whole`: the column whose values are never wrapped, so that they can be copied.
         """
         if self.as_json:
             for record in records:
@@ -71,7 +71,7 @@ class Output:
         table = Table(*shown)
         for row in rows:
             table.add_row(*row)
-        # Brackets in a reason are its own, not rich's.
+        # Brackets in a value are no markup.
         Console(file=self._stream, markup=False).print(table)
 
     def _line(self, text: str) -> None:
@@ -79,7 +79,7 @@ class Output:
 
 
 def moment(unix_ms: int) -> str:
-    """A time as people read it, in UTC, to the second."""
+    """A time for people, in UTC, to the second."""
     return datetime.fromtimestamp(unix_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -98,7 +98,7 @@ def print_error(error: AnabranchError, as_json: bool, stream: TextIO | None = No
 
 
 def print_usage_error(message: str, as_json: bool, stream: TextIO | None = None) -> None:
-    """A command line that makes no sense, on one line of stderr."""
+    """An invalid command line, on one line of stderr."""
     remedy = "anabranch --help"
     if as_json:
         body = {"code": "usage", "message": message, "remedy": remedy, "fields": {}}

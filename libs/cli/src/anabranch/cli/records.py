@@ -10,8 +10,9 @@ from anabranch.common.errors import InvalidRequest
 
 
 class Format(StrEnum):
-    """`lines`: each line is an event. `json`: likewise, and must be a JSON object. `csv`: the
-    first line names the fields, each row becomes a JSON object."""
+    """`lines`: each line is an event. `json`: each line is an event and must be a JSON object.
+    `csv`: the first line names the fields, each row becomes a JSON object.
+    """
 
     LINES = "lines"
     JSON = "json"
@@ -24,7 +25,7 @@ class Record(NamedTuple):
 
 
 class RecordParser:
-    """One input. Feed it lines; it counts them for its error messages."""
+    """The parser of one input. Feed it lines; it counts them for its error messages."""
 
     def __init__(self, form: Format, key_field: str | None) -> None:
         if form is Format.LINES and key_field is not None:
@@ -40,8 +41,8 @@ class RecordParser:
         self._line_number = 0
 
     def feed(self, lines: Iterable[bytes]) -> Iterator[Record]:
-        """The records that these lines complete, one by one, so that those before a wrong
-        line are not lost. Raises InvalidRequest naming the line.
+        """The records that these lines complete, one by one, so that a wrong line does not lose the
+        records before it. Raises InvalidRequest naming the line.
 
         Empty lines are events of plain input and are skipped in JSON and CSV.
         """
@@ -59,7 +60,7 @@ class RecordParser:
                         yield Record(json.dumps(row).encode(), self._key_of(row))
 
     def finish(self) -> None:
-        """The input has ended. Raises InvalidRequest if that leaves a row open."""
+        """End the input. Raises InvalidRequest if a row is incomplete."""
         if self._open_row:
             raise self._wrong("the input ends inside a quoted CSV field")
 

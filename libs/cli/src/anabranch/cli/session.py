@@ -1,4 +1,4 @@
-"""What every data command needs: where the cluster is, and an event loop to talk to it."""
+"""A command's connection to the cluster, and its event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -40,14 +40,14 @@ class Connection:
 
 
 def nats_place(connection: Connection) -> str:
-    """Where NATS is, as `nats_target` takes it. It may hold a password: never an argument."""
+    """The NATS address, as `nats_target` takes it. It may contain a password: never an argument."""
     return connection.nats or str(connection.data_dir.absolute() / ENDPOINTS_FILE)
 
 
 def run_with_session(
     connection: Connection, command: Callable[[Session, Output], Awaitable[T]]
 ) -> T:
-    """Connect, perform the command, disconnect. Raises Unavailable when no cluster answers."""
+    """Connect, perform the command, disconnect. Raises Unavailable if no cluster answers."""
 
     async def perform() -> T:
         async with _session(connection) as session:
@@ -57,7 +57,7 @@ def run_with_session(
 
 
 def run_with_client(connection: Connection, command: Callable[[Client, Output], Awaitable[T]]) -> T:
-    """As `run_with_session`, for commands that need the client alone."""
+    """Like `run_with_session`, for commands that need the client alone."""
 
     async def perform() -> T:
         async with _client(address(connection)) as client:
@@ -67,8 +67,11 @@ def run_with_client(connection: Connection, command: Callable[[Client, Output], 
 
 
 def address(connection: Connection) -> str:
-    """The URL of the gateway or of the NATS server. Raises InvalidRequest if both are named,
-    InvalidSetting for a gateway without a URL, Unavailable when no cluster can be found."""
+    """The URL of the gateway or of the NATS server.
+
+    Raises InvalidRequest if both are named, InvalidSetting for a gateway without a URL, Unavailable
+    if no cluster can be found.
+    """
     if connection.http and connection.nats:
         raise InvalidRequest(
             "the options name both a gateway and a NATS server",
@@ -111,8 +114,8 @@ async def _session(connection: Connection) -> AsyncIterator[Session]:
 
 @asynccontextmanager
 async def through_gateway(url: str) -> AsyncIterator[Session]:
-    """A session on the gateway. Raises InvalidSetting, Unavailable when nobody answers."""
-    # Only commands that need it wait for the HTTP library to load: a sixth of their start.
+    """A session on the gateway. Raises InvalidSetting, Unavailable if no gateway answers."""
+    # Loading the HTTP library takes a sixth of a command's start; only commands that need it wait.
     from anabranch.cli.http.session import HttpSession
     from anabranch.client.wire.http_control import HttpControlPlane
 

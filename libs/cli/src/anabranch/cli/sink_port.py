@@ -1,4 +1,4 @@
-"""What takes the events that commands write, whichever way they reach the cluster."""
+"""The port for the events that commands write, independent of the transport."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,8 +10,10 @@ class EventSink(Protocol):
     """Takes events for one stream; leaving its context waits until all are durable."""
 
     async def write(self, records: Iterable[Record]) -> None:
-        """Take them in their order, and wait while too many are not stored yet. What came before
-        an error of the iterable itself is kept, and stored by `flush`."""
+        """Take the records in order, and wait while too many are not stored yet.
+
+        If the iterable raises an error, the records before it are kept, and `flush` stores them.
+        """
         ...
 
     async def flush(self) -> None:

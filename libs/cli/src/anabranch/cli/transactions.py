@@ -1,7 +1,7 @@
-"""What commands ask about transactions.
+"""Transactions, for commands.
 
-Answers come as fields; times are Unix milliseconds. Nothing here pings by itself: a transaction
-that is left alone ends with its lease.
+Answers are fields; times are Unix milliseconds. This module never pings by itself: the lease of an
+abandoned transaction expires.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -25,12 +25,12 @@ from anabranch.client.wire.control import QUERY_TIMEOUT_S
 from anabranch.common.model.transaction import LEASE_MS_DEFAULT
 
 UNSAID = {"ok", "incarnation"}
-"""What only the client knows."""
+"""Fields that only the client uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """`execution_ms_max` 0: the usual limit. `key`: application and version."""
+    """`execution_ms_max` 0: the default limit. `key`: application and version."""
 
     lease_ms: int = LEASE_MS_DEFAULT
     execution_ms_max: int = 0
@@ -41,7 +41,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """`timestamp_ms`: noted as of the writer `writer_id`, if given."""
+    """`timestamp_ms`: noted for the writer `writer_id`, if given."""
 
     parts: Sequence[CommittedPart] = ()
     timestamp_ms: int | None = None
@@ -50,7 +50,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A transaction, or a part of it, to write to."""
+    """A transaction, or a part of it, as a destination of events."""
 
     stream: str
     transaction_id: str
@@ -61,15 +61,17 @@ class TransactionSink(EventSink, Protocol):
     """Takes events for one destination; leaving its context waits until all are durable in it."""
 
     async def lengths(self) -> Mapping[int, int]:
-        """Of a part: the segments that were written to here, and up to where. Flushes."""
+        """For a part: the written segments and their lengths. Flushes."""
         ...
 
 
 class Transactions:
-    """Transactions on an open client. Raises what the client raises. A transaction has the fields
-    `transaction_id`, `state`, `stream_epoch`, `writer`, `opened_ms`, `ended_ms`, `age_ms`,
-    `lease_ms`, `lease_left_ms`, `deadline_ms`, `has_parts`, `part_count`, `key` (`application`,
-    `version`; None: none)."""
+    """Transactions on an open client. Raises the client's errors.
+
+    A transaction has the fields `transaction_id`, `state`, `stream_epoch`, `writer`, `opened_ms`,
+    `ended_ms`, `age_ms`, `lease_ms`, `lease_left_ms`, `deadline_ms`, `has_parts`, `part_count`,
+    `key` (`application`, `version`; None: none).
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -120,8 +122,9 @@ class Transactions:
         destination: Destination,
         key_field: str | None,  # noqa: ARG002 - a block has a column of keys
     ) -> AbstractAsyncContextManager[TransactionSink]:
-        """`key_field`: where in each event its key was found, if it was. A part that does not
-        exist is made."""
+        """A sink for events. `key_field` is the field from which the keys came, if any. A missing
+        part is created.
+        """
         return self._writer(destination)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Times, sizes, key ranges, segments and cuts as they are typed. Pure; all raise InvalidRequest."""
+"""Parses times, sizes, key ranges, segments and cuts. Pure; all raise InvalidRequest."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def _amount(text: str, units: Mapping[str, int], kind: str) -> int:
 
 
 def moment_ms(text: str) -> int:
-    """``2024-05-01T12:00:00`` (UTC unless it says otherwise), or Unix milliseconds."""
+    """``2024-05-01T12:00:00`` (UTC without an offset), or Unix milliseconds."""
     if _NUMBER.fullmatch(text):
         return int(text)
     try:
@@ -53,7 +53,7 @@ def moment_ms(text: str) -> int:
 
 
 def segment(text: str) -> int:
-    """A segment's id, or its name with or without the stream's, as ``2.#epoch.1`` → its id."""
+    """The id of a segment, given as id or as name with or without the stream's: ``2.#epoch.1``."""
     if _NUMBER.fullmatch(text):
         return int(text)
     match = _SEGMENT.fullmatch(text)
@@ -65,12 +65,12 @@ def segment(text: str) -> int:
 
 
 def segments(text: str) -> list[int]:
-    """``0,1``."""
+    """``0,1`` → segment ids."""
     return [segment(part) for part in text.split(",")]
 
 
 def ranges(text: str) -> list[KeyRange]:
-    """``0-0.5,0.5-1``."""
+    """``0-0.5,0.5-1`` → key ranges."""
     return [_range(part) for part in text.split(",")]
 
 
@@ -100,7 +100,7 @@ def _offset(text: str) -> int:
 
 
 def cut_in(text: str) -> dict[int, int]:
-    """A cut out of a file: what `stream cut --json` prints, or its `stream_cut` alone."""
+    """A cut from a file: the output of `stream cut --json`, or its `stream_cut` alone."""
     try:
         found: Any = json.loads(text)
         found = found.get("stream_cut", found)

@@ -150,7 +150,7 @@ def _change(
 
 
 async def _opened(client: Client, container: int, node: str) -> ContainerDescription:
-    """The container, once it serves on the node. Raises Unavailable after two minutes."""
+    """The container, once the node serves it. Raises Unavailable after two minutes."""
     clock = SystemClock()
     deadline_s = clock.monotonic() + WAIT_S_MAX
     while True:
@@ -174,7 +174,7 @@ def _told(found: ContainerDescription) -> str:
 
 
 def _row(one: ContainerDescription) -> tuple[str, ...]:
-    """What a person sees of the container; same order as `COLUMNS`."""
+    """The container as a table row; same order as `COLUMNS`."""
     endpoint = f"{one.host}:{one.port}" if one.host else "–"
     node = one.node_id or "–"
     return (

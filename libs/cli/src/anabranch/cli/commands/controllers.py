@@ -1,6 +1,6 @@
-"""The commands `anabranch controller …`: care of the metadata that controllers keep in NATS.
+"""The commands `anabranch controller …`: maintenance of the metadata that controllers keep in NATS.
 
-What a subject means only the controller knows, so its program does the work, as a process.
+Only the controller knows the meaning of a subject, so its program does the work in a process.
 """
 
 import os
@@ -92,7 +92,7 @@ def repair(
 
 
 def _perform(connection: Connection, arguments: list[str]) -> int:
-    """Run the controller's program and print its lines; its exit status. Raises what it refuses."""
+    """Run the controller's program and print its lines; returns its exit status, or raises."""
     if connection.http:
         raise InvalidRequest(
             "the HTTP gateway does not serve this command",
@@ -100,7 +100,7 @@ def _perform(connection: Connection, arguments: list[str]) -> int:
             http=connection.http,
         )
     command = [sys.executable, "-P", "-m", "anabranch.controller.metadata", *arguments]
-    # Not by an argument: a URL may hold a password, and other users see the arguments.
+    # Not as an argument: a URL may contain a password, and other users see arguments.
     environment = {**os.environ, "ANABRANCH_NATS_URL": nats_place(connection)}
     done = subprocess.run(
         command,
@@ -120,7 +120,7 @@ def _perform(connection: Connection, arguments: list[str]) -> int:
 
 
 def _told_error(stderr: str) -> AnabranchError:
-    """What the program told on its last line, as it would have been raised here."""
+    """The error on the program's last line, as if it had been raised here."""
     try:
         return from_body(loads(stderr.splitlines()[-1])["error"])
     except (ValueError, KeyError, TypeError):

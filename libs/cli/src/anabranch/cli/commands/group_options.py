@@ -1,4 +1,4 @@
-"""The options that configure a reader group, and the configuration that follows from them. Pure."""
+"""The options that configure a reader group, and their effect on its configuration. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class GroupOptions:
 
 
 def configured(config: ReaderGroupConfig | None, options: GroupOptions) -> ReaderGroupConfig:
-    """The configuration as the options change it; None: a new group's. Raises InvalidRequest."""
+    """The configuration changed by the options; None: a new group's. Raises InvalidRequest."""
     if options.stream:
         streams = tuple(GroupStream(name) for name in options.stream)
         config = ReaderGroupConfig(streams) if config is None else replace(config, streams=streams)
@@ -51,7 +51,9 @@ def configured(config: ReaderGroupConfig | None, options: GroupOptions) -> Reade
 
 
 def started(config: ReaderGroupConfig, cuts: Mapping[str, PositionCut]) -> ReaderGroupConfig:
-    """With these starts, by stream; an empty one is the head. Raises InvalidRequest."""
+    """The configuration with these starts, by stream; an empty one is the head. Raises
+    InvalidRequest.
+    """
     unknown = cuts.keys() - {each.stream for each in config.streams}
     if unknown:
         raise InvalidRequest(
@@ -62,7 +64,7 @@ def started(config: ReaderGroupConfig, cuts: Mapping[str, PositionCut]) -> Reade
 
 
 def cuts_in(text: str) -> dict[str, PositionCut]:
-    """Cuts out of a file: what `group cuts --json` or `group checkpoint --json` prints."""
+    """Cuts from a file: the output of `group cuts --json` or `group checkpoint --json`."""
     try:
         found: Any = json.loads(text)
         cuts: Any = found.get("stream_cuts", found)

@@ -1,4 +1,4 @@
-"""The commands `anabranch group …`: reader groups, where they stand, and who holds them up."""
+"""The commands `anabranch group …`: reader groups, their positions, and their readers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -227,7 +227,7 @@ async def _from(
     start: Literal["head", "tail"] | None,
     given: Mapping[str, PositionCut] | None,
 ) -> ReaderGroupConfig:
-    """With its starts as they were asked for; None: as they are."""
+    """The configuration with the requested starts; None: unchanged."""
     if given is not None:
         return started(config, given)
     if start is None:

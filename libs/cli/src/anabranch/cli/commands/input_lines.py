@@ -1,4 +1,4 @@
-"""Lines from a file, a pipe or a terminal, without ever stopping the event loop."""
+"""Lines from a file, a pipe or a terminal, read without blocking the event loop."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ STDIN = 0
 
 @asynccontextmanager
 async def opened(file: Path | None) -> AsyncIterator[int]:
-    """The descriptor of a file, of standard input if there is none. Raises InvalidRequest."""
+    """The descriptor of a file, or of standard input without one. Raises InvalidRequest."""
     if file is None:
         yield STDIN
         return
@@ -35,8 +35,8 @@ async def opened(file: Path | None) -> AsyncIterator[int]:
 async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
     """The lines as they arrive, in lists, without their line ends; a last line may lack one.
 
-    Of a line without end no more is kept than has been read. Raises InvalidRequest for what
-    cannot be read, such as a directory or a closed input.
+    A line without an end takes no more memory than was read. Raises InvalidRequest if reading is
+    impossible, as for a directory or a closed input.
     """
     started = b""
     while True:

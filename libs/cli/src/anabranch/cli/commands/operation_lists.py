@@ -26,7 +26,7 @@ def register(group: cyclopts.App) -> None:
 def list_all(
     *, state: OperationFilter = "all", scope: str = "", connection: Connection = _HERE
 ) -> None:
-    """List operations: what was commanded, and what became of it.
+    """List operations: the accepted commands with their states.
 
     Every scope and stream remembers its last 256, also when it is deleted.
 
@@ -53,14 +53,14 @@ def describe(
     timeout: float = 600.0,
     connection: Connection = _HERE,
 ) -> None:
-    """Show an operation: what it is doing, since when, or what it ended with.
+    """Show an operation: its present step and age, or its result.
 
     Parameters
     ----------
     operation
-        Its id, as the command or an error told it.
+        Its id, from the output of the command or from an error.
     wait
-        Return when it is done, and fail as it fails.
+        Return when it has ended; if it failed, fail with its error.
     timeout
         Seconds to wait.
     """
@@ -78,7 +78,7 @@ def describe(
 
 
 def _row(one: Fields) -> tuple[str, ...]:
-    """What a person sees of the operation; same order as `COLUMNS`."""
+    """The operation as a table row; same order as `COLUMNS`."""
     named: dict[str, Any] = {name: one.get(name) for name in Place._fields}
     about = Place(**named).text
     trouble = one.get("error") or one.get("last_error") or {}

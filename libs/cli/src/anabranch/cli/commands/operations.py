@@ -1,4 +1,4 @@
-"""The commands `anabranch operation …` about what is parked because of a defect.
+"""The commands `anabranch operation …` for commands and work that a defect parked.
 
 Other modules add to the group `operations`.
 """
@@ -91,7 +91,7 @@ def _change(
 
 
 def _row(one: ParkedDescription) -> tuple[str, ...]:
-    """What a person sees of it; same order as `COLUMNS`."""
+    """The parked item as a table row; same order as `COLUMNS`."""
     since = datetime.fromtimestamp(one.first_ms / 1000, UTC).isoformat(timespec="seconds")
     work = f"{one.part} on {one.controller}"
     about = one.subject.split(".", 3)[-1] if one.part == "command" else work

@@ -81,8 +81,11 @@ def read(
 def _asked(
     stream: str | None, group: str | None, reader: str | None, request: ReadRequest
 ) -> Callable[[Session], AsyncGenerator[EventBatch, None]]:
-    """The read that the options describe. Raises CycloptsError if they name neither a stream nor a
-    group, InvalidRequest if they contradict each other."""
+    """The read that the options describe.
+
+    Raises CycloptsError if they name neither a stream nor a group, InvalidRequest if they
+    contradict each other.
+    """
     if group is None and stream is None:
         raise CycloptsError(msg="read needs a stream, or --group with a reader group")
     if group is None and reader is not None:
@@ -103,7 +106,7 @@ def _print_batch(
     lines: Callable[[EventBatch, int | None], list[bytes]],
     target: BinaryIO,
 ) -> int | None:
-    """Print up to `left` events → how many may still be printed."""
+    """Print up to `left` events; returns the number that may still be printed."""
     printed = lines(batch, left)
     target.write(b"".join(printed))
     target.flush()
@@ -119,7 +122,7 @@ def _json_lines(batch: EventBatch, count: int | None) -> list[bytes]:
 
 
 def record_of(event: Event) -> dict[str, object]:
-    """The event for programs; a payload that is not UTF-8 becomes `payload_base64`."""
+    """The event as a JSON record; a payload that is not UTF-8 becomes `payload_base64`."""
     try:
         payload = {"payload": event.payload.decode()}
     except UnicodeDecodeError:

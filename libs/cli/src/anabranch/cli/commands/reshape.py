@@ -56,7 +56,7 @@ def change_in(
     done: str,
     record: dict[str, object],
 ) -> None:
-    """The same of a change that needs more than the administration of streams."""
+    """Like `change`, for changes that need more than the administration of streams."""
 
     async def perform(session: Session, output: Output) -> None:
         admin = session.admin
@@ -167,7 +167,7 @@ def scale(
 async def _planned(
     admin: Admin, stream: str, whole: str, into: int, pair: tuple[str, str] | None
 ) -> tuple[list[int], list[KeyRange]]:
-    """The segments to seal and the ranges of the new ones, of a split or of a merge."""
+    """The segments to seal and the new ranges, for a split or a merge."""
     found = await admin.segments(stream, epoch=None, time_ms=None, rates=False)
     present = [SegmentInStream.model_validate(one) for one in found]
     planned: Reshaping = (

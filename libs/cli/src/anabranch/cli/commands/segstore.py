@@ -123,8 +123,10 @@ def repair(
 
 
 def _run_program(name: str, arguments: list[str]) -> tuple[list[Mapping[str, object]], int]:
-    """The lines that a program of the segment store prints, and its exit status. Raises what it
-    refuses, and BinaryNotFound if it is not installed."""
+    """Run a program of the segment store; returns its lines and its exit status.
+
+    Raises the program's error, and BinaryNotFound if it is not installed.
+    """
     command = [sys.executable, "-P", "-m", f"anabranch.segstore.{name}", *arguments]
     done = subprocess.run(
         command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
@@ -140,7 +142,7 @@ def _tell(output: Output, lines: Iterable[Mapping[str, object]]) -> None:
 
 
 def _told_error(stderr: str) -> AnabranchError:
-    """What the program told on its last line, as it would have been raised here."""
+    """The error on the program's last line, as if it had been raised here."""
     try:
         return from_body(loads(stderr.splitlines()[-1])["error"])
     except (ValueError, KeyError, TypeError):

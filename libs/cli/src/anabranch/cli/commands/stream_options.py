@@ -1,4 +1,4 @@
-"""The options that configure a stream, and the configuration that follows from them. Pure."""
+"""The options that configure a stream, and their effect on its configuration. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -55,7 +55,7 @@ class StreamOptions:
 
 
 def configured(config: StreamConfig, options: StreamOptions) -> StreamConfig:
-    """The configuration as the options change it. Raises InvalidRequest."""
+    """The configuration changed by the options. Raises InvalidRequest."""
     if options.tag and options.no_tags:
         raise _contradiction("--tag", "--no-tags")
     changed = replace(
@@ -144,7 +144,7 @@ def _retention(config: StreamConfig, options: StreamOptions) -> RetentionPolicy 
 def _bounded(
     present: RetentionPolicy | None, kind: RetentionType, least: int | None, most: int | None
 ) -> RetentionPolicy:
-    """An omitted bound keeps its value, if the present policy is of this kind."""
+    """An omitted bound keeps its value if the present policy has the same type."""
     same = present if present is not None and present.type is kind else None
     minimum = least if least is not None else same.minimum if same else most
     assert minimum is not None

@@ -191,7 +191,7 @@ def _released(cut: Fields) -> str:
 
 
 def _row(one: Fields) -> tuple[str, ...]:
-    """What a person sees of a segment; same order as `SEGMENT_COLUMNS`."""
+    """The segment as a table row; same order as `SEGMENT_COLUMNS`."""
     name = one["name"].rpartition("/")[2]
     return str(one["segment_id"]), name, f"{one['key_start']:.6g} – {one['key_end']:.6g}"
 

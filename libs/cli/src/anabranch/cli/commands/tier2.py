@@ -1,4 +1,4 @@
-"""The commands `anabranch tier2 …`: looking into tier 2, with no cluster running.
+"""The commands `anabranch tier2 …`: inspect tier 2 without a running cluster.
 
 They read and never write; `verify` reads everything.
 """

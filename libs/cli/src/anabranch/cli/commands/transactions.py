@@ -1,7 +1,7 @@
-"""The commands `anabranch transaction …`: events that are seen together, or never.
+"""The commands `anabranch transaction …`: events that become visible together, or never.
 
-Each command does one thing and ends, and nothing pings in between: a transaction that is neither
-written to its end nor pinged within its lease is aborted.
+Each command does one thing and ends, and nothing pings in between: if a transaction gets neither a
+ping nor its outcome within its lease, it is aborted.
 """
 
 import json
@@ -279,7 +279,7 @@ def forget(stream: str, application: str, /, *, connection: Connection = _HERE) 
 
 
 def parts_in(text: str) -> list[CommittedPart]:
-    """The reports of parts, one JSON object per line; those of one part are put together.
+    """The reports of parts, one JSON object per line; reports of the same part are merged.
 
     Raises InvalidRequest.
     """

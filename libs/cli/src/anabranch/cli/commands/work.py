@@ -1,4 +1,4 @@
-"""The command `anabranch operation work`: what is to be done, and what is in the way."""
+"""The command `anabranch operation work`: the pending work, and its obstacles."""
 
 from collections.abc import AsyncIterator
 
@@ -20,15 +20,15 @@ def register(group: cyclopts.App) -> None:
 
 
 def work(*, scope: str = "", connection: Connection = _HERE) -> None:
-    """List what something is to be done for, by name, and why it is not done yet.
+    """List pending work by name, with the reason why it is not done yet.
 
-    Nothing has to be resumed: every step is repeated until it succeeds. What is in the way has to
-    go; the remedy says how.
+    The controllers repeat every step until it succeeds, so no work has to be resumed. Remove the
+    obstacle; the remedy says how.
 
     Parameters
     ----------
     scope
-        Only this scope and what is in it.
+        Only this scope and its contents.
     """
 
     async def perform(client: Client, output: Output) -> None:
@@ -53,7 +53,7 @@ async def _all(client: Client, scope: str) -> AsyncIterator[Work]:
 
 
 def row_of(one: Work) -> tuple[str, ...]:
-    """What a person sees of it; same order as `COLUMNS`."""
+    """The work as a table row; same order as `COLUMNS`."""
     error = one.last_error
     return (
         place_of(one).text,

@@ -1,6 +1,6 @@
 """The command `anabranch write`: events from a file, a pipe or the keyboard.
 
-It writes lines as they arrive, and stops reading while too many are not stored yet. It succeeds
+It writes lines as they arrive, and pauses reading while too many are not stored yet. It succeeds
 only when all events are durable.
 """
 
@@ -85,8 +85,10 @@ class Poured:
 
 
 async def pour(descriptor: int, parser: RecordParser, sink: EventSink) -> Poured:
-    """Pass all input to a sink, and keep the lines before a wrong one. Raises as the parser and the
-    sink do."""
+    """Pass all input to a sink; if a line is wrong, keep the lines before it.
+
+    Raises the errors of the parser and the sink.
+    """
     poured = Poured()
     try:
         async for lines in lines_of(descriptor):

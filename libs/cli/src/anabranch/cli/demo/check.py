@@ -1,7 +1,7 @@
-"""Did every row arrive exactly once, unchanged, and in order per key? Pure.
+"""Checks that every row arrived exactly once, unchanged, and in order per key. Pure.
 
-What was written is remembered as 8 bytes of hash per row, and the last row seen per key while
-reading; so the check needs a few megabytes, whatever the events hold.
+The check keeps 8 bytes of hash per written row, and the last row read per key. It therefore needs a
+few megabytes, however large the events are.
 """
 
 from array import array
@@ -26,7 +26,7 @@ def content_hash(event: bytes) -> int:
 
 @dataclass
 class RowSum:
-    """Events counted and summed up in whatever order: `row_sum` is the sum of their CRC32."""
+    """Events counted and summed up in any order: `row_sum` is the sum of their CRC32."""
 
     events: int = 0
     row_sum: int = 0
@@ -39,14 +39,14 @@ class RowSum:
 
 @dataclass
 class Written:
-    """What was written: the hash of row i at index i."""
+    """The written rows: the hash of row i at index i."""
 
     hashes: "array[int]" = field(default_factory=lambda: array("Q"))
     size_bytes: int = 0
     sum: RowSum = field(default_factory=RowSum)
 
     def add(self, event: bytes) -> None:
-        """The next row."""
+        """Add the next row."""
         self.hashes.append(content_hash(event))
         self.sum.add((event,))
         self.size_bytes += len(event)
@@ -54,25 +54,26 @@ class Written:
 
 @dataclass
 class Days:
-    """How the rows were committed: `ends` are the row counts behind each day, in order."""
+    """The committed days: `ends` are the row counts after each day, in order."""
 
     ends: "array[int]" = field(default_factory=lambda: array("Q"))
     aborted: int = 0
 
     @property
     def count(self) -> int:
-        """How many days were committed."""
+        """The number of committed days."""
         return len(self.ends)
 
     def add(self, rows: int) -> None:
-        """One more day of so many rows."""
+        """Add a day of so many rows."""
         self.ends.append(rows + (self.ends[-1] if self.ends else 0))
 
 
 @dataclass
 class Tally:
-    """What was read so far. `changed` counts rows whose content is not what was written, or
-    that never were written, such as those of a transaction that was aborted."""
+    """The rows read so far. `changed` counts rows with another content than written, or that were
+    never committed, such as those of an aborted transaction.
+    """
 
     written: Written
     events: int = 0
@@ -87,7 +88,7 @@ class Tally:
         self._decoder = msgspec.json.Decoder(RowNumber)
 
     def add(self, payloads: Sequence[bytes], keys: Sequence[str | None]) -> None:
-        """One batch as it was read."""
+        """Add a batch of events."""
         for payload, key in zip(payloads, keys, strict=True):
             self.events += 1
             try:
@@ -109,11 +110,11 @@ class Tally:
 
     @property
     def missing(self) -> int:
-        """Rows written and not read."""
+        """The number of rows that were written and not read."""
         return self._seen.count(_UNSEEN)
 
     def torn(self, days: Days) -> int:
-        """Days of which some rows were read, and some not."""
+        """The number of days of which some rows were read, and some not."""
         starts = [0, *days.ends]
         seen = [self._seen[start:end] for start, end in pairwise(starts)]
         return sum(1 for rows in seen if _SEEN in rows and _UNSEEN in rows)

@@ -125,7 +125,7 @@ def report_of(outcome: Outcome) -> dict[str, object]:
 
 
 def group_report_of(group: GroupOutcome) -> dict[str, object]:
-    """What the readers of the group did together."""
+    """The results of the group's readers."""
     assert group.kill is not None
     return {
         "events": group.events,
@@ -198,7 +198,7 @@ def _group_summary(group: GroupOutcome) -> list[tuple[str, str]]:
 
 
 def _compared(read: RowSum, written: RowSum, seconds: float) -> str:
-    """How many events, and whether they are those written."""
+    """The number of events, and whether they are the written ones."""
     verdict = "the same" if read == written else "DIFFERENT FROM THE WRITTEN EVENTS"
     return f"{read.events:,} events, {verdict}, in {seconds:.1f} s"
 

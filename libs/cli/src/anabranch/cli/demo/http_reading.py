@@ -11,9 +11,9 @@ from anabranch.cli.events import HEAD, ReadRequest
 async def read_back(
     session: Session, stream: str, wanted: int, progress: Callable[[int], None]
 ) -> RowSum:
-    """Everything from the head to the first empty answer; `progress` hears how many so far.
+    """Everything from the head to the first empty answer; `progress` takes the count so far.
 
-    Stops early when more than the `wanted` events came. Raises what the session does.
+    Stops early after more than `wanted` events. Raises the session's errors.
     """
     found = RowSum()
     request = ReadRequest(HEAD, follow=False, count=None, details=False)

@@ -1,4 +1,4 @@
-"""A plot of how far the demo's reader group was behind what was written."""
+"""A plot of the lag of the demo's reader group."""
 
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +13,8 @@ PLOT = "group_lag.png"
 
 
 def plot_lag(outcome: GroupOutcome, out: Path) -> str:
-    """Draw it into `out` → the file."""
-    # Only the demo draws: no other command shall wait until this is imported.
+    """Draw the plot into `out`; returns the file's name."""
+    # Only the demo draws, so no other command should wait for this import.
     figures = import_module("matplotlib.figure")
     figure: Figure = figures.Figure(figsize=(8, 3.5), layout="constrained")
     axes = figure.subplots()

@@ -1,9 +1,12 @@
-"""Replays the flights through a fresh embedded cluster, a transaction per day, with or without
-crashes, and reads them back: by a group of four readers while they are written, of which one is
-killed; then with the client, over HTTP and, when the cluster has stopped, with Spark from tier 2.
+"""Replays the flights through a fresh embedded cluster, with or without crashes, and reads them
+back.
 
-A crash is a SIGKILL of the segment store at a moment when events are under way: written, sent
-and not acknowledged. The cluster starts the store again; the writer is not told.
+Each day is a transaction. A group of four readers reads the events while they are written; one of
+the readers is killed. Then the demo reads the events with the client, over HTTP and, after the
+cluster has stopped, with Spark from tier 2.
+
+A crash is a SIGKILL of the segment store while events are in flight: sent and not acknowledged. The
+cluster restarts the store; the writer gets no notice.
 """
 
 import asyncio
@@ -37,12 +40,12 @@ CRASH_COUNT = 3
 STORE_BACK_S = 60.0
 FLUSH_S_MAX = 120.0
 READER_KILL_PART = 0.3
-"""Of the rows, after which a reader of the group is killed."""
+"""The share of the rows after which a reader of the group is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to replay and where."""
+    """The rows to replay, and the places of data and results."""
 
     table: Path
     data_dir: Path
@@ -54,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out of it."""
+    """The results of a replay."""
 
     tally: Tally
     days: Days
@@ -89,7 +92,7 @@ def crash_rows(rows: int, crashes: int) -> list[int]:
 
 
 async def replay(plan: Plan) -> Outcome:
-    """Run the whole demo. Raises Unavailable when the cluster does not come up."""
+    """Run the whole demo. Raises Unavailable if the cluster does not start."""
     clock = SystemClock()
     console = Console(stderr=True, quiet=plan.quiet)
     console.print(f"starting a cluster in {plan.data_dir}")
@@ -141,7 +144,7 @@ async def replay(plan: Plan) -> Outcome:
 
 
 def _tier2_url(data_dir: Path) -> str:
-    """Where the embedded cluster keeps tier 2."""
+    """The place of the embedded cluster's tier 2."""
     return (data_dir.resolve() / "segstore/tier2").as_uri()
 
 
@@ -154,7 +157,7 @@ def _progress(console: Console) -> Progress:
 
 
 class _Writing:
-    """The writing half: owns the crashes and the scales, and says when a reader is to be killed."""
+    """Writes the rows. Owns the crashes and the scales, and decides when a reader is killed."""
 
     def __init__(
         self,
@@ -200,7 +203,7 @@ class _Writing:
         return written
 
     async def _look(self, rows: int, scaling: Scaling, transaction: Transaction) -> None:
-        """So many rows were written: do what is due."""
+        """Begin the crash or scale that is due after `rows` written rows."""
         scaling.look(rows)
         self._reading.look(rows, self._reader_kill_at)
         if self._crash_at and rows >= self._crash_at[0]:
@@ -208,7 +211,7 @@ class _Writing:
         self._progress.update(self._task, completed=rows)
 
     async def _crash(self, transaction: Transaction) -> None:
-        """Kill the segment store now if events are under way, else at the next batch."""
+        """Kill the segment store now if events are in flight, else at the next batch."""
         victims = self._cluster.segstore_pids()
         if not victims or transaction.used_bytes == 0:
             return

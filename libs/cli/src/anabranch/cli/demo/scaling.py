@@ -1,7 +1,7 @@
-"""Scales the demo's stream by hand while it is written, as an operator would.
+"""Scales the demo's stream manually while it is written, as an operator would.
 
-One scale after the other, each begun when enough rows were written, while the writer goes on and is
-told nothing.
+The scales follow one another, each after enough rows were written. The writer continues and gets no
+notice.
 """
 
 import asyncio
@@ -13,8 +13,7 @@ SCALE_COUNT = 4
 ATTEMPTS_MAX = 20
 PAUSE_S = 0.2
 SCALE_S_MAX = 120.0
-"""A store that is killed meanwhile is away for seconds; the controller tries again, less and less
-often."""
+"""A killed store is away for seconds, and the controller retries with growing pauses."""
 
 
 def scale_rows(rows: int) -> list[int]:
@@ -23,7 +22,7 @@ def scale_rows(rows: int) -> list[int]:
 
 
 class Scaling:
-    """Owns which scales were made, and the one under way."""
+    """Owns the completed scales, and the pending one."""
 
     def __init__(self, client: Client, stream: str, rows: int, tasks: asyncio.TaskGroup) -> None:
         self._client = client
@@ -35,7 +34,7 @@ class Scaling:
         self.scales = 0
 
     def look(self, rows: int) -> None:
-        """So many rows were written: begin a scale if one is due and none is under way."""
+        """Begin a scale if one is due after `rows` written rows and none is pending."""
         is_busy = self._running is not None and not self._running.done()
         if self._due and rows >= self._due[0] and not is_busy:
             self._due.pop(0)
@@ -43,7 +42,7 @@ class Scaling:
             self._begun += 1
 
     async def finish(self) -> None:
-        """Make what is still due, where rows came faster than scales."""
+        """Make the remaining scales, if rows came faster than scales."""
         while self._running is not None:
             await self._running
             self._running = None
@@ -51,10 +50,10 @@ class Scaling:
                 self.look(self._due[0])
 
     async def _scale(self, number: int) -> None:
-        """In turn: the first segment in three, then the last two in one.
+        """In turn: split the first segment in three, then merge the last two.
 
-        The segments may change between the look and the command, where a transaction that was begun
-        before the last scale is committed.
+        The segments may change between the query and the command, if a transaction that was begun
+        before the last scale commits.
         """
         for attempt in range(1, ATTEMPTS_MAX + 1):
             present = (await self._client.streams.current_segments(self._stream)).segments

@@ -1,4 +1,4 @@
-"""Runs the pipeline of flight delays on what is in tier 2, as a program of its own."""
+"""Runs the pipeline of flight delays on tier 2, as a separate program."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _NEEDED = ("pyspark", "pyarrow", "matplotlib")
 
 @dataclass(frozen=True, slots=True)
 class PipelineOutcome:
-    """What Spark read, and what it made of it."""
+    """The events that Spark read, and its results."""
 
     read: RowSum
     parquet_rows: int
@@ -30,7 +30,7 @@ class PipelineOutcome:
 
 
 def check_spark_installed() -> None:
-    """Raises BinaryNotFound that says what to install."""
+    """Raises BinaryNotFound, which names the package to install."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing or importlib.util.find_spec("anabranch.spark") is None:
         raise BinaryNotFound(
@@ -41,9 +41,9 @@ def check_spark_installed() -> None:
 
 
 async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcome:
-    """Run it to its end; what it says besides goes to pipeline.log in `out`.
+    """Run the pipeline to its end; its other output goes to pipeline.log in `out`.
 
-    `out` exists. Raises Unavailable when it fails or is not done in time; the log says why.
+    `out` exists. Raises Unavailable if it fails or times out; the log has the reason.
     """
     log = out / LOG
     arguments = ("--stream", stream, "--tier2", tier2_url, "--out", str(out), "--json")
@@ -51,7 +51,7 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcom
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", PROGRAM, *arguments,
             stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=errors, start_new_session=True,
-            env={**os.environ, "PYTHONSAFEPATH": "1"},  # Spark's workers have it from here
+            env={**os.environ, "PYTHONSAFEPATH": "1"},  # Spark's workers inherit it from here
         )  # fmt: skip
         try:
             async with asyncio.timeout(PIPELINE_S_MAX):
@@ -66,7 +66,7 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcom
 
 
 def outcome_of(told: bytes) -> PipelineOutcome:
-    """What the pipeline reports as JSON."""
+    """The pipeline's report, from JSON."""
     report = json.loads(told)
     return PipelineOutcome(
         read=RowSum(report["events"], report["row_sum"]),
@@ -76,9 +76,9 @@ def outcome_of(told: bytes) -> PipelineOutcome:
 
 
 async def _end(process: Process) -> None:
-    """Kill it and what it started, unless it has ended by itself."""
+    """Kill the process and its children, unless it has ended by itself."""
     if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 

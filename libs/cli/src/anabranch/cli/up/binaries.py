@@ -1,8 +1,8 @@
-"""Where the server programs come from: setting, PATH, wheel, in this order.
+"""Finds the server programs: by setting, on PATH, or in a wheel, in this order.
 
-A program must know what is asked of it, so its version is checked before it is used: one on PATH
-that is too old is passed over in favour of the wheel's; one that was named explicitly is never
-replaced silently. NATS must be there; Redis need not.
+A program must be recent enough, so its version is checked before use. A program on PATH that is too
+old is skipped in favour of the wheel's; an explicitly named one is never replaced silently. NATS is
+required, Redis is optional.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ VERSION_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A server program. `told` finds (major, minor) in what its ``--version`` prints."""
+    """A server program. `told` finds (major, minor) in the output of ``--version``."""
 
     name: str
     variable: str
@@ -42,7 +42,7 @@ REDIS = Program(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A place where the program may be. `version` is None when it did not tell one."""
+    """A possible place of the program. `version` is None if the program printed none."""
 
     source: str
     path: Path
@@ -50,7 +50,7 @@ class Candidate:
 
 
 def parse_version(program: Program, text: str) -> tuple[int, int] | None:
-    """(major, minor) from what ``--version`` prints; None if it is something else."""
+    """(major, minor) from the output of ``--version``; None if it has another form."""
     found = program.told.search(text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -75,12 +75,12 @@ def choose(program: Program, candidates: Sequence[Candidate]) -> Candidate:
 
 
 async def find_nats_server() -> Path:
-    """The program to run. Raises BinaryNotFound, which lists every place looked at."""
+    """The path of the program. Raises BinaryNotFound, which lists every searched place."""
     return await _find(NATS)
 
 
 async def find_redis_server() -> Path | None:
-    """The program to run; None if there is none. Raises BinaryNotFound for a wrong setting."""
+    """The path of the program; None if there is none. Raises BinaryNotFound for a wrong setting."""
     try:
         return await _find(REDIS)
     except BinaryNotFound:
@@ -113,7 +113,7 @@ async def _version_of(program: Program, path: Path) -> tuple[int, int] | None:
             path, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
     except OSError:
-        return None  # not there, or not a program: `choose` reports the place
+        return None  # missing, or not a program: `choose` reports the place
     try:
         async with asyncio.timeout(VERSION_SECONDS_MAX):
             output, _ = await process.communicate()

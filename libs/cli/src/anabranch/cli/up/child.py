@@ -1,10 +1,10 @@
-"""One child process: started so that it cannot outlive us, its log bounded.
+"""One child process, which cannot outlive its parent and has a bounded log.
 
 The kernel kills a child when the thread that started it ends (PR_SET_PDEATHSIG), so even a killed
-parent leaves nothing behind that would hold ports and locks. A child is the leader of its own
+parent leaves no process behind that would hold ports and locks. A child is the leader of its own
 session: a Ctrl-C in the terminal reaches the parent alone, which then stops the parts in order.
-Output goes straight to a file opened for appending; a file that has grown past its limit is
-copied aside and emptied, so a log takes at most twice the limit.
+Output goes straight to a file opened for appending. A file that exceeds its limit is copied aside
+and emptied, so a log takes at most twice the limit.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Child:
-    """A running child process, or one that has ended and is still to be noticed."""
+    """A running child process, or one whose end was not noticed yet."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -56,19 +56,19 @@ class Child:
         return self._process.returncode == EXIT_DISK_FAILED
 
     def ask_to_stop(self) -> None:
-        """SIGTERM. Nothing happens if the process has ended."""
+        """Send SIGTERM. Does nothing if the process has ended."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 self._process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL to the process and what it started. Nothing happens if it has ended."""
+        """Send SIGKILL to the process and its children. Does nothing if it has ended."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it ends at this very moment
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def wait(self) -> None:
-        """Return when the process has ended; bounded only after `kill`."""
+        """Return when the process has ended; only `kill` bounds the wait."""
         await self._process.wait()
 
 
@@ -82,7 +82,7 @@ async def spawn(spec: PartSpec) -> Child:
 
     def die_with_parent() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the call above took effect
+        if os.getppid() != parent:  # the parent died before the call above took effect
             os.kill(os.getpid(), signal.SIGKILL)
 
     with log:
@@ -108,7 +108,7 @@ async def spawn(spec: PartSpec) -> Child:
 
 
 def _open_log(spec: PartSpec) -> BufferedWriter:
-    """The part's log, after the last life's port file was removed. Raises DirectoryUnusable."""
+    """Open the part's log, after removing the last run's port file. Raises DirectoryUnusable."""
     try:
         if isinstance(spec.probe, HealthProbe):
             spec.probe.port_file.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def _open_log(spec: PartSpec) -> BufferedWriter:
 
 
 def describe_exit(code: int) -> str:
-    """A return code in words; negative is the signal that ended the process."""
+    """A return code in words; a negative one is the signal that ended the process."""
     if code >= 0:
         return f"exit code {code}"
     names = {number.value: number.name for number in signal.Signals}
@@ -133,7 +133,7 @@ def describe_exit(code: int) -> str:
 def bound_log(path: Path, size_max: int = LOG_SIZE_MAX) -> None:
     """Copy a log aside and empty it if it is larger than `size_max` bytes.
 
-    What the disk refuses is left out: a log is never a reason to end the cluster.
+    Errors of the disk are ignored, because a log is never a reason to end the cluster.
     """
     if not path.exists() or path.stat().st_size <= size_max:
         return
@@ -141,7 +141,7 @@ def bound_log(path: Path, size_max: int = LOG_SIZE_MAX) -> None:
     with contextlib.suppress(OSError):
         try:
             shutil.copyfile(path, copy)
-        except OSError:  # no room for both: the older half is the one to lose
+        except OSError:  # no room for both: lose the older half
             copy.unlink(missing_ok=True)
         os.truncate(path, 0)
 
@@ -157,7 +157,7 @@ def last_line(path: Path) -> str:
 
 
 def error_told_in(line: str) -> AnabranchError | None:
-    """The named error with which a service says that it ends; None if the line is no such."""
+    """The named error with which a service reports its end; None if the line has another form."""
     try:
         told = json.loads(line)
     except ValueError:

@@ -1,12 +1,12 @@
-"""An embedded cluster for as long as an `async with` lasts: NATS, Redis, and the services.
+"""An embedded cluster for the duration of an `async with`: NATS, Redis, and the services.
 
     async with embedded_cluster(UpSettings(data_dir=Path("out/anabranch"))) as cluster:
         await cluster.wait_ready()
         ... connect(cluster.nats) ...
 
-Leaving the block stops the parts in order. A part that dies is started again on the same port; a
-part that cannot be kept up ends the block with `Unavailable`. An ephemeral cluster lives in memory
-and in a temporary directory, which goes with it.
+Leaving the block stops the parts in order. A part that dies is restarted on the same port; if a
+part cannot be kept running, the block ends with `Unavailable`. An ephemeral cluster lives in memory
+and in a temporary directory, which is removed afterwards.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ STORE_COUNT_MAX = 16
 CONTROLLER_COUNT_MAX = 8
 REDIS_SOCKET = "redis.sock"
 SOCKET_PATH_SIZE_MAX = 100
-"""Bytes; the kernel takes 107."""
+"""Bytes; the kernel's limit is 107."""
 SHORT_PATH_SIZE_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
-    """What may be chosen about an embedded cluster. Port 0 = any free one.
+    """The settings of an embedded cluster. Port 0 means any free one.
 
-    Without a `data_dir` the cluster is ephemeral: it keeps nothing.
+    Without a `data_dir` the cluster is ephemeral and keeps no data.
     """
 
     data_dir: Path | None
@@ -63,11 +63,13 @@ class UpSettings:
     tier2_url: str = ""
     """Empty: a directory in `data_dir`."""
     otlp_endpoint: str = ""
-    """Where the services send traces and metrics; empty: nowhere."""
+    """The collector of the services' traces and metrics; empty for none."""
     store_count: int = 1
-    """Segment stores; those beyond the first take any free port."""
+    """The number of segment stores; all but the first take any free port."""
     redis: bool = True
-    """Whether Redis is started if its program is found; without it work is shared all the same."""
+    """Whether to start Redis if its program is found; without it, controllers share work by
+    rendezvous.
+    """
     controller_count: int = 1
 
     @property
@@ -76,7 +78,7 @@ class UpSettings:
 
 
 class EmbeddedCluster:
-    """A running embedded cluster. Built by `embedded_cluster` alone."""
+    """A running embedded cluster; made by `embedded_cluster`."""
 
     def __init__(
         self, directory: DataDirectory, endpoints: Endpoints, watch: Callable[[States], None]
@@ -87,7 +89,7 @@ class EmbeddedCluster:
         self._ready = asyncio.Event()
         self._supervisor: Supervisor | None = None
         self.redis_url = ""
-        """Where Redis is; empty if there is none."""
+        """The URL of Redis; empty without Redis."""
 
     @property
     def endpoints(self) -> dict[str, str | list[str]]:
@@ -97,14 +99,14 @@ class EmbeddedCluster:
 
     @property
     def nats(self) -> NatsTarget:
-        """What a client connects by; it may begin before the cluster is ready."""
+        """The address for clients, which may connect before the cluster is ready."""
         return NatsTarget.at(
             self._endpoints.nats, credentials_file=self._directory.nats_credentials_file
         )
 
     @property
     def endpoints_file(self) -> Path:
-        """The same for another process, as soon as the cluster has been ready once."""
+        """The endpoints for other processes; the file exists once the cluster has been ready."""
         return self._directory.endpoints_file
 
     @property
@@ -112,23 +114,23 @@ class EmbeddedCluster:
         return self._directory.root
 
     def segstore_pids(self) -> list[int]:
-        """Process ids of the segment stores that run now."""
+        """The process ids of the running segment stores."""
         names = numbered(SEGSTORE, len(self._endpoints.segstores))
         return [pid for name in names for pid in self.pids(name)]
 
     def controller_pids(self) -> list[int]:
-        """Process ids of the controllers that run now."""
+        """The process ids of the running controllers."""
         assert self._supervisor is not None, "the cluster is not supervised yet"
         parts = [name for name in self._supervisor.states if name.startswith(CONTROLLER)]
         return [pid for name in parts for pid in self.pids(name)]
 
     def pids(self, part: str) -> list[int]:
-        """Process ids of one part (`nats`, `controller-2` …); empty while it is down."""
+        """The process ids of one part (`nats`, `controller-2` …); empty while it is down."""
         assert self._supervisor is not None, "the cluster is not supervised yet"
         return self._supervisor.pids(part)
 
     async def wait_ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
-        """Return when every part has been ready at once. Raises Unavailable after the deadline."""
+        """Return when all parts are ready at one time. Raises Unavailable after the deadline."""
         try:
             async with asyncio.timeout(seconds_max):
                 await self._ready.wait()
@@ -143,7 +145,9 @@ class EmbeddedCluster:
         self._supervisor = supervisor
 
     def changed(self, states: States) -> None:
-        """Publish the endpoints the first time everything is ready, and tell the watcher."""
+        """Publish the endpoints when everything is ready for the first time, and notify the
+        watcher.
+        """
         if plan.is_cluster_ready(states) and not self._ready.is_set():
             self._directory.publish(self._endpoints)
             self._ready.set()
@@ -157,10 +161,10 @@ async def embedded_cluster(
     watch: Callable[[States], None] = lambda _states: None,
     parts: Callable[[ClusterPlan], Sequence[PartSpec]] = cluster_parts,
 ) -> AsyncIterator[EmbeddedCluster]:
-    """Run a cluster as `settings` say; `watch` is called with every change of a part.
+    """Run a cluster with these settings; `watch` is called on every change of a part.
 
-    Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse, BinaryNotFound before
-    anything runs; Unavailable if a part cannot be kept up.
+    Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse, BinaryNotFound before any
+    part starts; Unavailable if a part cannot be kept running.
     """
     _check(settings)
     with (
@@ -183,7 +187,7 @@ async def embedded_cluster(
 
 @contextlib.contextmanager
 def _root(settings: UpSettings) -> Iterator[Path]:
-    """The data directory; for an ephemeral cluster one that is gone after the block."""
+    """The data directory; for an ephemeral cluster, a temporary one that ends with the block."""
     if settings.data_dir is not None:
         yield settings.data_dir
         return
@@ -193,7 +197,7 @@ def _root(settings: UpSettings) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Run the supervisor beside the block and stop it in order after the block."""
+    """Run the supervisor beside the block, and stop it in order after the block."""
     down = asyncio.Event()
 
     async def run() -> None:
@@ -218,8 +222,10 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def place_for_sockets(folder: Path) -> Iterator[Path]:
-    """A directory for unix sockets that only this user can enter: `folder`, or a temporary one if
-    its path is too long for the name of a socket."""
+    """A directory for unix sockets that only this user can enter.
+
+    It is `folder`, or a temporary directory if that path is too long for the name of a socket.
+    """
     if len(os.fsencode(folder / REDIS_SOCKET)) <= SOCKET_PATH_SIZE_MAX:
         yield folder
         return
@@ -228,7 +234,7 @@ def place_for_sockets(folder: Path) -> Iterator[Path]:
 
 
 def _short_place() -> str | None:
-    """Where temporary directories have short names; None: the system's usual place."""
+    """A parent for temporary directories with short names; None: the system's default."""
     return None if len(os.fsencode(tempfile.gettempdir())) <= SHORT_PATH_SIZE_MAX else "/tmp"
 
 

@@ -1,4 +1,4 @@
-"""The command `anabranch up`: an embedded cluster until it is told to stop."""
+"""The command `anabranch up`: run an embedded cluster until it is asked to stop."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ DATA_DIR_DEFAULT = Path("out/anabranch")
 
 
 def register(app: cyclopts.App) -> None:
-    """Add `up` to an application. Errors of the project pass through to its caller."""
+    """Add `up` to an application. The caller handles errors of the project."""
     app.command(up)
 
 
@@ -83,7 +83,7 @@ def up(
 
 
 def _kept_in(data_dir: Path | None, *, ephemeral: bool) -> Path | None:
-    """The data directory; None for a cluster that keeps nothing. Raises InvalidSetting."""
+    """The data directory; None for an ephemeral cluster. Raises InvalidSetting."""
     if not ephemeral:
         return data_dir or DATA_DIR_DEFAULT
     if data_dir is not None:

@@ -1,9 +1,9 @@
 """The credentials of the embedded NATS server: drawn at the first start, kept afterwards.
 
-They are the same for all clients. The file lies in the data directory, which no other user can
-enter, and only its owner can read it. A data directory of an older release has none and gets one at
-its next start: streams and buckets belong to NATS's default account with and without them. Nothing
-depends on them once the cluster is down, so a file that was deleted is drawn again.
+All clients share them. The file is in the data directory, which no other user can enter, and only
+its owner can read it. A data directory of an older release has no such file and gets one at its
+next start: streams and buckets belong to NATS's default account with and without credentials. They
+matter only while the cluster runs, so a deleted file is drawn again.
 """
 
 import json
@@ -17,9 +17,9 @@ USER = "anabranch"
 
 
 def kept_credentials(directory: DataDirectory, draw: Callable[[], str]) -> Login:
-    """The credentials of a claimed data directory; `draw` gives a new password if it has none.
+    """The credentials of a claimed data directory; `draw` returns a new password if it has none.
 
-    They are on the disk before this returns. Raises DirectoryUnusable.
+    They are durable before this returns. Raises DirectoryUnusable.
     """
     file = directory.nats_credentials_file
     try:
@@ -35,4 +35,4 @@ def kept_credentials(directory: DataDirectory, draw: Callable[[], str]) -> Login
             remedy="delete the file: the next start draws new credentials, and no data is lost",
             path=str(file),
             cause=type(error).__name__,
-        ) from None  # a JSON error holds the text
+        ) from None  # a JSON error contains the text

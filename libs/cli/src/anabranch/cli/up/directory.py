@@ -1,14 +1,14 @@
-"""The data directory of an embedded cluster: who holds it, its format, what lies where.
+"""The data directory of an embedded cluster: its lock, its format, its files.
 
 format            {"format": 1}: checked before anything else is touched
 lock              flock held while a cluster runs; its text names the holder
-endpoints.json    where to connect; there while the cluster is ready, gone after a clean stop
-nats-credentials.json  what the NATS server asks of every client; drawn once, kept afterwards
-nats/ segstore/   the state of record (tier 2 is segstore/tier2, told by the controller too)
-logs/ run/        what may be deleted
+endpoints.json    addresses for clients; exists while the cluster is ready, until a clean stop
+nats-credentials.json  the NATS server's login; drawn once, kept afterwards
+nats/ segstore/   the state of record (tier 2 is segstore/tier2; the controller exports to it too)
+logs/ run/        files that may be deleted
 
-The directory belongs to one user: other users of the machine cannot enter it. Whatever a restart
-needs is on the disk before a part is started, so that a loss of power at any later moment leaves a
+The directory belongs to one user: other users of the machine cannot enter it. Every file that a
+restart needs is durable before a part starts, so that a loss of power at any later moment leaves a
 directory that opens.
 """
 
@@ -33,14 +33,14 @@ _FILES = ("format", "lock", ENDPOINTS_FILE, NATS_CREDENTIALS)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a client connects."""
+    """The addresses for clients."""
 
     nats: str
     segstores: tuple[str, ...]
     gateway: str
 
     def as_dict(self) -> dict[str, str | list[str]]:
-        """The content of endpoints.json, without any secret: programs and logs may show it."""
+        """The content of endpoints.json, without secrets: programs and logs may show it."""
         return {
             "nats": self.nats,
             "nats_credentials": NATS_CREDENTIALS,
@@ -73,7 +73,7 @@ class DataDirectory:
         return self.root / name
 
     def write(self, path: Path, text: str) -> None:
-        """Replace one of our files, durably. Raises DirectoryUnusable."""
+        """Replace one of the cluster's files, durably. Raises DirectoryUnusable."""
         try:
             write_durably(path, text.encode(), 0o600)
         except OSError as error:
@@ -119,7 +119,7 @@ def check_format(root: Path) -> None:
 
 
 def _format_text(root: Path) -> str:
-    """What the format file holds; nothing if it is missing or was emptied. Raises OSError."""
+    """The content of the format file; empty if it is missing or was emptied. Raises OSError."""
     try:
         return (root / "format").read_text(errors="replace").strip("\0 \n")
     except (FileNotFoundError, NotADirectoryError):
@@ -130,7 +130,7 @@ def _format_text(root: Path) -> str:
 def claim(root: Path) -> Iterator[DataDirectory]:
     """Hold a data directory for one cluster, creating it if needed.
 
-    Raises FormatTooNew (nothing was touched), DirectoryInUse, DirectoryUnusable.
+    Raises FormatTooNew (nothing was changed), DirectoryInUse, DirectoryUnusable.
     """
     root = root.absolute()
     check_format(root)
@@ -165,7 +165,7 @@ def _lock(root: Path, descriptor: int) -> None:
 
 
 def _prepare(directory: DataDirectory) -> None:
-    """Fill a directory we hold: its format, its folders; what a killed cluster published goes."""
+    """Fill a held directory: format and folders; remove the endpoints of a killed cluster."""
     root = directory.root
     try:
         directory.withdraw()
@@ -180,9 +180,9 @@ def _prepare(directory: DataDirectory) -> None:
 
 
 def _to_close(root: Path) -> list[Path]:
-    """Directories that only their owner may enter: all of it if nothing else lies in there.
+    """The directories to close to other users: the whole root if it has no foreign files.
 
-    A cluster may have been put into a directory that others use too (`/tmp`, a home).
+    A cluster may be in a directory that is also used otherwise (`/tmp`, a home).
     """
     folders = [path for path in root.iterdir() if path.is_dir() and _is_part_of_it(path.name)]
     shared = any(not _is_part_of_it(path.name) for path in root.iterdir())

@@ -1,7 +1,7 @@
-"""The parts of an embedded cluster as data: which program, which environment, how to ask it.
+"""The parts of an embedded cluster as data: program, environment, probe.
 
-Services are configured only by their environment, exactly as they are in production; nothing here
-imports them.
+The environment alone configures the services, exactly as in production; this module imports none of
+them.
 """
 
 import json
@@ -19,7 +19,7 @@ from anabranch.common.runtime.nats_target import Login
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
 NATS_STORE_SIZE_MAX = 1 << 50
 NATS_LOGIN_S_MAX = 10
-"""How long a client may take to log in; NATS's own two seconds are short on a busy machine."""
+"""The time for a client's login; NATS's default of two seconds is short on a busy machine."""
 CONTROLLER = "controller"
 SEGSTORE = "segstore"
 REDIS = "redis"
@@ -28,9 +28,11 @@ REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class NatsProbe:
-    """Ready when the port greets like a NATS server whose health, which it tells on its monitoring
-    port, is good. It keeps the error of a failed write until it is started again, which helps once
-    the disk of `folder` has room."""
+    """Ready if the port greets like a NATS server, and its monitoring port reports good health.
+
+    After a failed write, the server keeps the error until it is restarted, which helps once the
+    disk of `folder` has room.
+    """
 
     port: int
     monitor_port: int
@@ -39,14 +41,14 @@ class NatsProbe:
 
 @dataclass(frozen=True, slots=True)
 class RedisProbe:
-    """Ready when the socket answers a PING as a Redis server does."""
+    """Ready if the socket answers a PING as a Redis server does."""
 
     socket: Path
 
 
 @dataclass(frozen=True, slots=True)
 class HealthProbe:
-    """Ready when `/readyz` answers 200 on the port that the service wrote to `port_file`."""
+    """Ready if `/readyz` answers 200 on the port that the service wrote to `port_file`."""
 
     port_file: Path
 
@@ -62,17 +64,17 @@ class PartSpec:
     log_file: Path
     needs: tuple[str, ...] = ()
     irreplaceable: bool = False
-    """Its process is all that holds what it knows: nothing is left to start it again with."""
+    """The process alone holds its data, so a restart cannot bring it back."""
 
     @property
     def folder(self) -> Path | None:
-        """Where a program keeps its data that cannot say itself that the disk is full."""
+        """The data directory of a program that cannot report by itself that the disk is full."""
         return self.probe.folder if isinstance(self.probe, NatsProbe) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What an embedded cluster is made of, once its ports and its NATS program are known."""
+    """The plan of an embedded cluster, with its ports and its NATS program."""
 
     directory: DataDirectory
     nats_program: Path
@@ -81,29 +83,29 @@ class ClusterPlan:
     gateway_port: int
     container_count: int
     nats_login: Login
-    """What the NATS server asks of every client."""
+    """The login that the NATS server requires of every client."""
     tier2: str = ""
     """Empty: a directory in the data directory."""
     ephemeral: bool = False
     otlp_endpoint: str = ""
     more_segstore_ports: tuple[int, ...] = ()
-    """Of the segment stores beside the first one; all share its tier 2."""
+    """The ports of further segment stores; all share one tier 2."""
     controller_count: int = 1
     nats_monitor_port: int = 8222
-    """Where NATS tells its configuration, for the controller to check."""
+    """The port on which NATS reports its configuration, for the controller's check."""
     redis_program: Path | None = None
     """None: the controllers share their work without Redis."""
     redis_socket: Path = Path()
-    """Where Redis listens: below a directory that no other user can enter."""
+    """The socket of Redis, in a directory that no other user can enter."""
 
     @property
     def redis_url(self) -> str:
-        """Empty without Redis."""
+        """The URL of Redis; empty without Redis."""
         return f"unix://{quote(str(self.redis_socket))}" if self.redis_program else ""
 
     @property
     def tier2_url(self) -> str:
-        """Where the segment store keeps bytes and the controller tells of streams."""
+        """The tier 2 of the segment stores, to which the controller also exports streams."""
         if self.ephemeral:
             return "memory:"
         return self.tier2 or (self.directory.folder("segstore") / "tier2").as_uri()
@@ -133,7 +135,7 @@ class ClusterPlan:
 def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
     """The parts in start order: nats, redis, controllers, segstores, gateway.
 
-    They stop in reverse. Redis is there only if the plan has it, and nobody waits for it.
+    They stop in reverse. Redis is included only if the plan has it, and no part waits for it.
     """
     redis = [] if plan.redis_program is None else [_redis(plan, plan.redis_program)]
     controllers = [_controller(plan, name) for name in numbered(CONTROLLER, plan.controller_count)]
@@ -151,9 +153,12 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 
 
 def nats_config(port: int, monitor_port: int, store: Path, login: Login) -> str:
-    """The configuration of the embedded NATS server: loopback only, for clients that log in, every
-    write synced, and limited by the disk alone. Its own limit would be three quarters of what is
-    free when it starts. The text holds the password."""
+    """The configuration of the embedded NATS server.
+
+    It listens on loopback only, requires a login, syncs every write, and is limited by the disk
+    alone. NATS's own limit would be three quarters of the free space at its start. The text holds
+    the password.
+    """
     return "\n".join(
         [
             f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
@@ -189,8 +194,10 @@ def _nats(plan: ClusterPlan) -> PartSpec:
 
 
 def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
-    """Redis with a socket for this user alone and without a port, because it asks for no password
-    and any client can have it write files. It keeps nothing: all it knows may be lost at any time.
+    """Redis, with a socket for this user alone and without a port.
+
+    It has no password, and any client could make it write files. It keeps no data: all of its
+    content may be lost at any time.
     """
     options = {
         "port": "0",
@@ -223,7 +230,7 @@ def _controller(plan: ClusterPlan, name: str) -> PartSpec:
             "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
-            # Nobody else can read what the store has in its memory, so nobody is told of streams.
+            # An ephemeral tier 2 is in the store's memory, so no reader could use an export.
             "ANABRANCH_CONTROLLER_TIER2_URL": "" if plan.ephemeral else plan.tier2_url,
         },
         program=CONTROLLER,
@@ -260,7 +267,7 @@ def _gateway(plan: ClusterPlan) -> PartSpec:
 
 
 def _nats_variables(plan: ClusterPlan, program: str) -> dict[str, str]:
-    """How a service finds NATS: its credentials by the name of their file, never themselves."""
+    """The variables by which a service finds NATS, with the path of its credentials file."""
     return {
         f"ANABRANCH_{program}_NATS_URL": plan.nats_url,
         f"ANABRANCH_{program}_NATS_CREDENTIALS_FILE": str(plan.directory.nats_credentials_file),
@@ -270,11 +277,11 @@ def _nats_variables(plan: ClusterPlan, program: str) -> dict[str, str]:
 def _service(
     plan: ClusterPlan, name: str, environment: Mapping[str, str], program: str = ""
 ) -> PartSpec:
-    """`program` is the service's name where the part has one of its own."""
+    """`program` is the service's name if the part's name differs."""
     program = program or name
     port_file = plan.directory.run_file(f"{name}.port")
     telemetry = {}
-    if plan.otlp_endpoint:  # else what the parent's environment says counts
+    if plan.otlp_endpoint:  # else the parent's environment applies
         telemetry[f"ANABRANCH_{program.upper()}_OTLP_ENDPOINT"] = plan.otlp_endpoint
     return PartSpec(
         name=name,

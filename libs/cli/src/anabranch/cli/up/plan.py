@@ -1,4 +1,4 @@
-"""What the supervisor does next: a pure decision over the states of its parts.
+"""The supervisor's next actions: a pure decision over the states of its parts.
 
            start                 probe answers
     IDLE ─────────▶ RUNNING ◀──────────────────▶ RUNNING (ready)
@@ -9,15 +9,15 @@
      │                                 in a row without an excuse, or irreplaceable)
      └── ended ── STOPPING (asked to end; killed when the deadline is over)
 
-Parts start in the order given, each when those it needs are serving, and stop in reverse order,
-one after the other. A part that has been ready once is left alone when its probe fails: only the
-end of its process, never becoming ready, or being *stuck* is a reason to replace it. A part is
-stuck if it keeps an error that only a new start takes away, such as a NATS server whose disk was
+Parts start in the given order, each when the parts that it needs are serving. They stop in reverse
+order, one after the other. If the probe of a part fails after the part has been ready, the part is
+left alone. The supervisor replaces a part only if its process ends, if it never becomes ready, or
+if it is *stuck*: it keeps an error that only a restart clears, such as a NATS server whose disk was
 full and has room again.
 
-An end is *excused* if the part is not to blame and trying again can help: its disk failed or is
-full, or a part that it needs is not ready. Excused ends never add up to giving up; the pauses
-between them grow further than those of others.
+An end is *excused* if the part is not to blame and a restart can help: its disk failed or is full,
+or a part that it needs is not ready. Excused ends never lead to giving up; the pauses between them
+grow longer than others.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,9 +30,9 @@ from anabranch.common.runtime.backoff import Backoff
 BACK_OFF = Backoff(first_s=0.1, longest_s=5.0)
 EXCUSED_BACK_OFF = Backoff(first_s=0.1, longest_s=15.0)
 EXCUSED_FORGOTTEN_SECONDS = 60.0
-"""A part that has run for so long begins with short pauses again."""
+"""After this time a part's pauses are short again."""
 STUCK_SECONDS_MIN = 10.0
-"""For how long a part runs at least before it is replaced because it is stuck."""
+"""The minimum time for which a part runs before it is replaced because it is stuck."""
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 25.0
 FAILURE_COUNT_MAX = 5
@@ -50,9 +50,9 @@ class Phase(Enum):
 class PartState:
     """One part. `since` is the monotonic second at which the phase began.
 
-    `failures` counts ends in a row without having been ready and without an excuse, `excused` those
-    in a row that had one; `restarts` counts all ends that nobody asked for. `serving`: it answers,
-    though perhaps it is not ready. `stuck`: it answers, and needs a new start to become ready.
+    `failures` counts consecutive ends without having been ready and without an excuse, `excused`
+    consecutive ends with one; `restarts` counts all unrequested ends. `serving`: it answers, though
+    it may not be ready. `stuck`: it answers, and needs a restart to become ready.
     """
 
     phase: Phase = Phase.IDLE
@@ -70,7 +70,7 @@ class PartState:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a part says of itself when it is asked; see `PartState`."""
+    """A part's answer to its probe; see `PartState`."""
 
     ready: bool
     reason: str = ""
@@ -100,14 +100,14 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The part has no process and will not get one: it is down."""
+    """Mark the part as down: it has no process and will not get one."""
 
     part: str
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The part cannot be kept alive: stop the cluster and say why."""
+    """Stop the cluster and report the reason, because the part cannot be kept running."""
 
     part: str
 
@@ -118,7 +118,7 @@ Action = Start | Stop | Kill | Forget | GiveUp
 def back_off_seconds(state: PartState) -> float:
     """The pause before the next start: doubles with each failure in a row, up to a maximum.
 
-    One supervisor starts every part, so there is nobody to spread the pauses among.
+    One supervisor starts all parts, so the pauses need no jitter.
     """
     pauses = EXCUSED_BACK_OFF if state.excused else BACK_OFF
     return pauses.delay_s(max(state.failures, state.excused) + 1, 1.0)
@@ -132,8 +132,11 @@ def next_actions(
     now: float,
     irreplaceable: Collection[str] = (),
 ) -> list[Action]:
-    """What to do now. `needs` names the parts in start order, each with those it waits for; what
-    an `irreplaceable` one knew ends with its process."""
+    """The next actions.
+
+    `needs` names the parts in start order, each with the parts it waits for. The data of an
+    `irreplaceable` part ends with its process.
+    """
     if stopping:
         return _next_stop(list(needs), states, now)
     actions: list[Action] = []
@@ -148,7 +151,7 @@ def next_actions(
 
 
 def is_held_up(needed: Sequence[str], states: Mapping[str, PartState]) -> bool:
-    """Whether a part cannot be blamed for not being ready: one that it needs is not."""
+    """Whether a part that it needs is not ready."""
     return not all(states[other].ready for other in needed)
 
 
@@ -170,7 +173,7 @@ def started(state: PartState, now: float) -> PartState:
 
 
 def probed(state: PartState, answer: Answer) -> PartState:
-    """The state after a probe; readiness forgives earlier failures."""
+    """The state after a probe; readiness clears earlier failures."""
     if state.phase is not Phase.RUNNING:
         return state
     return replace(
@@ -185,9 +188,9 @@ def probed(state: PartState, answer: Answer) -> PartState:
 
 
 def ended(state: PartState, now: float, how: str, excuse: str = "") -> PartState:
-    """The state after the process ended, asked for (STOPPING) or not.
+    """The state after the process ended, requested (STOPPING) or not.
 
-    `excuse`: why it is not to blame; empty: nothing is known to its excuse.
+    `excuse` is the reason why the part is not to blame; empty if none is known.
     """
     over = replace(state, since=now, ready=False, serving=False, stuck=False, reason=how)
     if state.phase is Phase.STOPPING:
@@ -236,7 +239,7 @@ def _next_for_part(
 def _replaced(
     part: str, state: PartState, needed: Sequence[PartState], now: float
 ) -> Action | None:
-    """Whether a running part makes room for a new start of it."""
+    """Whether a running part must be restarted."""
     age = now - state.since
     if state.stuck and age >= STUCK_SECONDS_MIN:
         return Kill(part, state.reason)
@@ -246,7 +249,7 @@ def _replaced(
 
 
 def _next_stop(order: Sequence[str], states: Mapping[str, PartState], now: float) -> list[Action]:
-    """The last part that is not down gets the next step; the ones before it wait."""
+    """The next step for the last part that is not down; the parts before it wait."""
     for part in reversed(order):
         state = states[part]
         match state.phase:

@@ -1,8 +1,8 @@
 """Ports on the loopback address, chosen before the parts start and kept while they run.
 
-A port is chosen below the range from which the system takes the local ends of outgoing
-connections: otherwise a client that reconnects to a part which is just being restarted could be
-given the part's own port, and then either holds it or talks to itself.
+A port is chosen below the range from which the system takes the local ports of outgoing
+connections. Otherwise a client that reconnects to a restarting part could be given the part's own
+port, and then either holds it or connects to itself.
 """
 
 import socket
@@ -19,7 +19,7 @@ _TRIES_MAX = 200
 
 
 def choose_port(wanted: int, rng: Rng, taken: frozenset[int] = frozenset()) -> int:
-    """`wanted` if it is free, or any free one outside `taken` for 0. Raises PortInUse."""
+    """`wanted` if it is free; for 0, any free port outside `taken`. Raises PortInUse."""
     if wanted:
         if wanted in taken or not is_free(wanted):
             raise PortInUse("port is taken", host=LOOPBACK, port=wanted)
@@ -33,7 +33,7 @@ def choose_port(wanted: int, rng: Rng, taken: frozenset[int] = frozenset()) -> i
 
 
 def is_free(port: int) -> bool:
-    """Whether one could listen on the loopback port now."""
+    """Whether a process could listen on the loopback port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

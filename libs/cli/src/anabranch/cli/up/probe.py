@@ -1,4 +1,4 @@
-"""Asking a part whether it is ready. Every question has a deadline; no answer means not ready."""
+"""Probes the readiness of parts. Every probe has a deadline; no answer means not ready."""
 
 import asyncio
 import json
@@ -12,13 +12,13 @@ from anabranch.cli.up.ports import LOOPBACK
 
 PROBE_SECONDS_MAX = 0.5
 ROOM_SIZE_MIN = 4 * 1024 * 1024
-"""With less free space than this a disk counts as full."""
+"""A disk with less free space counts as full."""
 _WRITE_ERROR = "write error"
 REPLY_SIZE_MAX = 64 * 1024
 
 
 async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
-    """What the part says of itself."""
+    """The part's answer."""
     try:
         async with asyncio.timeout(PROBE_SECONDS_MAX):
             match probe:
@@ -32,11 +32,11 @@ async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
     except TimeoutError:
         return Answer(False, "does not answer in time")
     except OSError:
-        return Answer(False)  # nobody listens yet
+        return Answer(False)  # no process listens yet
 
 
 def has_room(folder: Path) -> bool:
-    """Whether the disk of a directory takes writes: it is there, has room, and is not read-only."""
+    """Whether the disk of a directory takes writes: present, with room, and not read-only."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -46,7 +46,7 @@ def has_room(folder: Path) -> bool:
 
 
 def read_health_reply(reply: bytes) -> tuple[bool, str]:
-    """(ready, why not) from the bytes of an HTTP reply to `/readyz`."""
+    """(ready, reason) from the bytes of an HTTP reply to `/readyz`."""
     head, _, body = reply.partition(b"\r\n\r\n")
     if head.startswith(b"HTTP/1.1 200 "):
         return True, ""
@@ -63,9 +63,9 @@ def read_health_reply(reply: bytes) -> tuple[bool, str]:
 
 
 def read_nats_health(reply: bytes, room: bool) -> Answer:
-    """What the reply to `/healthz` says of a NATS server that answers.
+    """The meaning of a NATS server's reply to `/healthz`.
 
-    `room`: whether its disk takes writes, without which a new start would not help.
+    `room`: whether its disk takes writes, without which a restart would not help.
     """
     head, _, body = reply.partition(b"\r\n\r\n")
     if head.startswith(b"HTTP/1.1 200 "):

@@ -1,4 +1,4 @@
-"""What `anabranch up` shows: a live table on a terminal, lines elsewhere, JSON for programs."""
+"""The output of `anabranch up`: a live table on a terminal, lines elsewhere, JSON for programs."""
 
 import json
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def part_line(part: str, state: PartState) -> dict[str, object]:
 
 
 class Progress:
-    """Shows changes as they come, each once."""
+    """Shows each change once."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
         self._console = console
@@ -85,14 +85,14 @@ class Progress:
             self._ready_line = None
 
     def will_serve(self, endpoints: Mapping[str, object], endpoints_file: str) -> None:
-        """What to say, once, when everything is ready. Call it before the first part is."""
+        """Set the text to show once everything is ready. Call it before the first part is."""
         self._ready_line = (
             {"event": "ready", "endpoints": dict(endpoints), "endpoints_file": endpoints_file},
             f"ready: {endpoints['nats']} (endpoints in {endpoints_file}); Ctrl-C stops",
         )
 
     def remark(self, part: str, text: str) -> None:
-        """Something about a part that runs otherwise than usual, or not at all."""
+        """Show a remark about a part that runs otherwise than usual, or not at all."""
         self._say({"event": "remark", "part": part, "reason": text}, f"{part}: {text}")
 
     def stopped(self) -> None:

@@ -1,8 +1,8 @@
-"""Performs what `plan` decides: one loop that observes the parts, asks, and acts.
+"""Performs the decisions of `plan`: one loop that observes the parts, probes them, and acts.
 
-The loop is the only writer of the parts' states. Each turn: which processes ended, what do the
-probes say, what follows from that. It ends when every part is down, and leaves no process behind
-however it ends.
+The loop is the only writer of the parts' states. Each turn notices ended processes, probes the
+parts, and performs the actions that follow. The loop ends when every part is down, and leaves no
+process behind however it ends.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ States = Mapping[str, plan.PartState]
 
 
 class Supervisor:
-    """Keeps parts alive from `run` until `request_stop`; `on_change` sees every change."""
+    """Keeps parts running from `run` until `request_stop`; `on_change` takes every change."""
 
     def __init__(
         self, specs: Sequence[PartSpec], clock: Clock, on_change: Callable[[States], None]
@@ -49,7 +49,7 @@ class Supervisor:
         return MappingProxyType(self._states)
 
     def pids(self, part: str) -> list[int]:
-        """Process ids of a part that runs: one, or none."""
+        """The process id of a running part, or none."""
         child = self._children.get(part)
         return [child.pid] if child is not None and child.end is None else []
 
@@ -59,7 +59,7 @@ class Supervisor:
         self._turn.set()
 
     async def run(self) -> None:
-        """Supervise until everything is down. Raises what made it give up."""
+        """Supervise until every part is down. Raises the reason for giving up."""
         try:
             while not plan.is_cluster_down(self._states):
                 await self._take_turn()
@@ -87,7 +87,7 @@ class Supervisor:
             self._on_change(self.states)
 
     async def _rest(self) -> None:
-        """Until the next turn is due; a request to stop makes it due, once."""
+        """Wait until the next turn; a request to stop ends the wait, once."""
         try:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._turn.wait()
@@ -105,7 +105,7 @@ class Supervisor:
                 self._states[part] = plan.ended(self._states[part], now, how, excuse)
 
     def _excuse_of(self, part: str, child: Child) -> str:
-        """Why the part cannot be blamed for its end; empty if nothing is known."""
+        """The reason why the part is not to blame for its end; empty if none is known."""
         folder = self._specs[part].folder
         if child.disk_failed or (folder is not None and not has_room(folder)):
             return "its disk failed or is full"
@@ -166,7 +166,7 @@ class Supervisor:
                 assert_never(action)
 
     def _why_given_up(self, part: str) -> AnabranchError:
-        """The part's own last words if they name an error, else what is known from outside."""
+        """The part's last line if it names an error, else an error from the outside view."""
         spec, state = self._specs[part], self._states[part]
         last = last_line(spec.log_file)
         told = error_told_in(last)
