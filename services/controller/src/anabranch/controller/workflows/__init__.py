@@ -1,1 +1,1 @@
-"""One file per workflow: what it wakes on, why in this order, why it is safe to repeat."""
+"""One file per workflow: its wake condition, and the reasons for its order and idempotency."""

@@ -1,12 +1,12 @@
-"""Aborting a transaction: delete its segments, then say that it is aborted.
+"""Abort a transaction: delete its segments, then record that it is aborted.
 
-Wakes on: a transaction in ABORTING. It needs no turn among the works of its stream, because nothing
-of it was ever a part of the stream.
+Wakes on: a transaction in ABORTING. It does not queue among the intents of its stream, because it
+was never a part of the stream.
 
-Why in this order: whoever is told that it is ABORTED may forget it, so nothing is left by then.
+Order: once a client sees ABORTED, it may forget the transaction, so no segment may be left by then.
 
-Why safe to repeat: deleting a segment that is gone, or never was, is success, and leaves a
-tombstone: a request to make it that comes late is refused.
+Idempotent: deleting a segment that is gone, or never existed, succeeds and leaves a tombstone; a
+late request to create the segment is refused.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

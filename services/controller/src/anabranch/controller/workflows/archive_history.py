@@ -1,11 +1,11 @@
-"""Archiving a stream's oldest epochs: write a history chunk, then say that it holds them.
+"""Archive a stream's oldest epochs: write a history chunk, then record that it holds them.
 
 Wakes on: a stream without intents that keeps more epochs than it should.
 
-Why in this order: the event lets the state forget the epochs, so they are durable elsewhere first.
+Order: the event lets the state drop the epochs, so the chunk must be durable first.
 
-Why safe to repeat: which epochs a chunk holds follows from the history before it alone, so its
-bytes are the same whoever writes it, and writing it again is success.
+Idempotent: the history before a chunk alone determines its epochs, so every controller writes the
+same bytes, and writing them again succeeds.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,14 +1,14 @@
-"""Archiving what became of a stream's transactions: write a chunk, then say that it holds them.
+"""Archive the outcomes of a stream's transactions: write a chunk, then record that it holds them.
 
 Wakes on: a stream without intents that remembers more outcomes than it should.
 
-Why in this order: the event lets the state forget the outcomes, so they are durable elsewhere
-first. Chunks that are given up are deleted before the event that forgets them: what is not
-mentioned any more nobody would delete.
+Order: the event lets the state drop the outcomes, so the chunk must be durable first. Expired
+chunks are deleted before the event that drops their names, because no workflow would find them
+afterwards.
 
-Why safe to repeat: a chunk holds the oldest outcomes of the state, which do not change, so its
-bytes are the same; deleting twice is deleting once. Two that see different times give up different
-chunks, of which the event names its own; the others are past their time as well.
+Idempotent: a chunk holds the oldest outcomes of the state, which do not change, so its bytes are
+the same; deleting twice is deleting once. Two controllers with different clocks may delete
+different chunks, of which the event names its own; the others have expired as well.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from anabranch.controller.workflows.context import WorkContext
 
 
 async def archive_outcomes(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Write the next chunk, and give up those that are old enough."""
+    """Write the next chunk, and delete the expired ones."""
     stream = loaded.state
     await context.outcomes.archive(stream, stream.outcomes[:OUTCOMES_PER_CHUNK])
     kept_since_ms = context.clock.now_ms() - context.outcomes_kept_ms
@@ -40,7 +40,7 @@ async def archive_outcomes(context: WorkContext, loaded: Loaded[Stream]) -> Stre
 
 
 def _given_up(chunks: Sequence[OutcomeChunk], kept_since_ms: int) -> Sequence[OutcomeChunk]:
-    """The oldest ones, as far as they are too old or too many; never the last one."""
+    """The oldest chunks, as far as they are too old or too many; never the last one."""
     found: list[OutcomeChunk] = []
     for position, chunk in enumerate(chunks[:-1]):
         is_excess = len(chunks) - position >= OUTCOME_CHUNKS_MAX

@@ -1,21 +1,21 @@
-"""Committing a batch of transactions: fix it, merge it, then say of each that it is committed.
+"""Commit a batch of transactions: fix it, merge it, then record that each is committed.
 
-Wakes on: a stream with transactions that shall be committed, when no batch is pending; then on the
-batch, when it is the first of the stream's intents.
+Wakes on: a stream with transactions to commit and no pending batch; then on the batch, when it is
+the first of the stream's intents.
 
-Why in this order: which transactions, and in which order, is stored before anything is merged, so
-that every repetition merges the same. Each transaction says that it is COMMITTED before the batch
-ends: whoever sees the end, and no message of the transaction any more, asks the stream. Where the
-batch is of an older logical epoch the stream rolls (`commits.py`): the segments of both new epochs
-exist, and the first hold the batch and are sealed, before readers and writers are told of them;
-that is stored before the current segments are sealed, because whoever meets their end asks what
-follows. The transactions' epoch is never open to writers.
+Order: the transactions and their order are stored before any merge, so that every repetition merges
+the same. Each transaction is recorded as COMMITTED before the batch ends: a client that sees the
+end of the batch, and no message of the transaction any more, asks the stream. If the batch belongs
+to an older logical epoch, the stream rolls (`commits.py`). The segments of both new epochs are
+created, and those of the first hold the batch and are sealed, before readers and writers learn of
+them. This is stored before the current segments are sealed, because a client that meets their end
+asks for the successors. The transactions' epoch is never open to writers.
 
-Why safe to repeat: a store merges a source once, and answers a repeat with its place. Segments are
-made and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the batch
-is pending, no other work of the stream begins, so the epochs that it was merged into stay. Who
-finds no message of a transaction any more was overtaken: the batch has ended, and its event is
-refused.
+Idempotent: a store merges a source once, and answers a repeated request with its place. Segments
+are created and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the
+batch is pending, no other intent of the stream begins, so the epochs that it was merged into stay.
+If a controller finds no message of a transaction any more, another one was faster: the batch has
+ended, and the store refuses this controller's event.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -58,15 +58,18 @@ from anabranch.controller.workflows.context import (
 
 MERGE_SOURCES_MAX = 1_000
 MERGE_NAMES_SIZE_BYTES_MAX = 32 * 1024
-"""Of the sources of one request, so that it fits in a packet, and its answer as well."""
+"""The size of the sources' names in one request: it and its answer must fit in packets."""
 DECISIONS_AT_ONCE_MAX = 32
 ABORTS_NOTED_MAX = 400
-"""In one event."""
+"""The number of aborts in one event."""
 
 
 async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Fix the next batch. Raises StillWaiting if there is nothing to commit after all, or the
-    stream was loaded before what is listed."""
+    """Fix the next batch.
+
+    Raises StillWaiting if there is nothing to commit, or if the stream was loaded before the
+    listing.
+    """
     stream = loaded.state
     history = await context.histories.of(stream)
     found = [
@@ -76,7 +79,7 @@ async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEv
     ]
 
     if any(each.stream_epoch > stream.stream_epoch for each in found):
-        # What is listed is as of the last message folded, and the stream was loaded before that.
+        # The listing is as of the last folded message, and the stream was loaded before.
         raise StillWaiting("the stream has changed since it was loaded")
 
     def reference_of(stream_epoch: int) -> int:
@@ -95,7 +98,7 @@ async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEv
 
 
 async def commit_transactions(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Merge the batch into the current segments, which are those of its epoch, logically."""
+    """Merge the batch into the current segments, which belong to the batch's logical epoch."""
     stream = loaded.state
     batch = await _batch(context, loaded)
     ends = await _merge(context, loaded, batch, stream.segments)
@@ -105,7 +108,7 @@ async def commit_transactions(context: WorkContext, loaded: Loaded[Stream]) -> S
 
 
 async def make_rolled_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Make both epochs of a roll, the first with all of the batch in it, and sealed."""
+    """Create both epochs of a roll; the first holds the whole batch and is sealed."""
     stream, stamp = loaded.state, stamp_of(loaded)
     history = await context.histories.of(stream)
     original = history.segments_of(_plan(stream).reference_epoch)
@@ -122,20 +125,20 @@ async def make_rolled_segments(context: WorkContext, loaded: Loaded[Stream]) -> 
 
 
 async def seal_before_roll(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Seal the current segments: what follows them exists and is told."""
+    """Seal the current segments; their successors exist and are known."""
     sizes = await seal_all(context, loaded.state.segment_names(), stamp_of(loaded))
     return StreamRolled(sizes=sizes, at_ms=context.clock.now_ms())
 
 
 async def finish_rolled(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """The batch lies before the beginning of all current segments."""
+    """End a rolled batch, which lies before the beginning of all current segments."""
     batch = await _batch(context, loaded)
     cut = tuple(sorted(SegmentOffset(s.segment_id, 0) for s in loaded.state.segments))
     return await _finish(context, loaded, batch, cut, ())
 
 
 async def note_aborts(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Remember what became of those that were aborted. Raises StillWaiting if there are none."""
+    """Record the outcomes of aborted transactions. Raises StillWaiting if there are none."""
     aborted = await _aborted(context, loaded)
     if not aborted:
         raise StillWaiting("a transaction is to be noted as aborted")
@@ -149,13 +152,13 @@ async def _finish(
     cut: StreamCut,
     ends: Sequence[int],
 ) -> StreamEvent:
-    """Everything was merged: delete what does not count, note the times, and say so of each."""
+    """After the merge: delete invalid parts, note the times, and record each commit."""
     await _drop_parts(context, loaded, batch)
     await _note_times(context, loaded.state, batch, cut)
     now_ms = context.clock.now_ms()
 
     def committed(found: Loaded[Transaction]) -> Sequence[TransactionEvent]:
-        # Known from before its outcome, or purged when all of this was done by another controller.
+        # It was known before its outcome, or purged after another controller did all of this.
         is_seen = found.state.status in (TransactionState.COMMITTING, TransactionState.COMMITTED)
         return decide.committed(found.state, now_ms) if is_seen else ()
 
@@ -176,9 +179,9 @@ async def _merge(
     batch: Sequence[Transaction],
     targets: Sequence[SegmentRange],
 ) -> tuple[int, ...]:
-    """Merge all of the batch, in its order, into the targets of the same numbers as the parents.
+    """Merge the whole batch, in its order, into the targets with the parents' numbers.
 
-    Returns up to where the batch reaches in each target.
+    Returns the end of the batch in each target.
     """
     stream, stamp = loaded.state, stamp_of(loaded)
     history = await context.histories.of(stream)
@@ -216,7 +219,7 @@ class _Parents:
 
 
 def _requests(sources: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The sources, in as many requests as it takes."""
+    """The sources, in as many requests as necessary."""
     some: list[str] = []
     size = 0
     for source in sources:
@@ -251,7 +254,7 @@ async def _drop_parts(
 async def _note_times(
     context: WorkContext, stream: Stream, batch: Sequence[Transaction], cut: StreamCut
 ) -> None:
-    """Best effort, as writers' times are: whoever lacks one waits for the next."""
+    """Best effort, like all writers' times: if a note is lost, readers wait for the next one."""
     if context.writer_times is None or stream.ref is None:
         return
     latest: dict[str, int] = {}
@@ -280,7 +283,7 @@ async def _batch(context: WorkContext, loaded: Loaded[Stream]) -> list[Transacti
 
 
 async def _aborted(context: WorkContext, loaded: Loaded[Stream]) -> tuple[TransactionOutcome, ...]:
-    """Those that the stream does not know yet, as many as fit in an event."""
+    """The aborted transactions that the stream does not know yet, as many as fit in an event."""
     found = [
         TransactionOutcome(
             transaction_id=each.state.transaction_id,

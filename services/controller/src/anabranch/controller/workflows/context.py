@@ -1,4 +1,4 @@
-"""What workflow steps work with, and what they share."""
+"""The dependencies of workflow steps, and their shared functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,21 +32,22 @@ from anabranch.controller.ports import (
 from anabranch.controller.workflows.repositories import Repositories
 
 SEGMENT_REQUESTS_MAX = 32
-"""Requests to segment stores that one step has under way at a time."""
+"""Concurrent requests of one step to segment stores."""
 OPEN_REVISION, ABORT_REVISION = 1, 2
-"""Stamps of requests on a transaction's segments; a batch of commits has a later one, because the
-stream was created before. A transaction has one outcome, so those two never meet."""
+"""Stamps of requests on a transaction's segments. A batch of commits has a later one, because the
+stream was created before. A transaction has one outcome, so a commit and an abort never meet.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkContext:
-    """The outside world of the steps.
+    """The dependencies of the steps.
 
-    `stores`: the segment stores. `repositories`: the aggregates as they are stored; `streams`,
-    `groups` and `listing` (of transactions): the same as the mirror has folded them. `histories`
-    and `outcomes`: what has left the streams' states for chunks. `gates`: of scopes and streams.
-    `commands`: the queue that callers use, too. `writer_times`: None without Redis.
-    `outcomes_kept_ms`: for how long outcomes of transactions are remembered at least.
+    `stores`: the segment stores. `repositories`: the stored aggregates; `streams`, `groups` and
+    `listing` (of transactions): the aggregates as the mirror has folded them. `histories` and
+    `outcomes`: the chunks that left the streams' states. `gates`: of scopes and streams.
+    `commands`: the queue that callers use too. `writer_times`: None without Redis.
+    `outcomes_kept_ms`: the minimum time for which outcomes of transactions are remembered.
     """
 
     stores: SegmentStores
@@ -80,14 +81,14 @@ def group_membership_of(group: ReaderGroup) -> str:
 
 
 Remaining = Mapping[Part, list[str]]
-"""The names of what is left in a scope, sorted, by what kind of thing it is; streams come last."""
+"""The names left in a scope, sorted, by kind; streams come last."""
 
 
 async def remaining_in(context: WorkContext, scope: ScopeName, incarnation: int) -> Remaining:
-    """What is in a scope whose gate is closed: complete.
+    """Everything in a scope whose gate is closed.
 
-    Streams whose creation has not come to the gate, or that are older than the records, are asked
-    of the listing. All others are recorded; one whose creation comes to the gate later fails.
+    The listing adds streams whose creation has not reached the gate, or that are older than the
+    membership records. All others are recorded; a creation that reaches the gate later fails.
     """
     members = await context.gates.members(scope_members(scope, incarnation))
     found: dict[Part, set[str]] = {part: set() for part in (*PARTS[1:], STREAM)}
@@ -98,7 +99,7 @@ async def remaining_in(context: WorkContext, scope: ScopeName, incarnation: int)
 
 
 async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> tuple[int, ...]:
-    """Seal the segments, several at a time → their final lengths in bytes, in the order given."""
+    """Seal the segments concurrently; returns their final lengths in bytes, in the given order."""
     lengths: dict[str, int] = {}
 
     async def seal(segment: str) -> None:
@@ -109,10 +110,10 @@ async def seal_all(context: WorkContext, names: Sequence[str], stamp: Stamp) -> 
 
 
 def stamp_of(loaded: Loaded[Stream]) -> Stamp:
-    """The stamp of requests that perform the decision last made on the stream.
+    """The stamp of requests that perform the last decision on the stream.
 
-    It is that of the intent being performed, so it stays the same however often the step is
-    repeated and whoever joins meanwhile; every later intent's is higher, so a request of a step
-    that another controller has overtaken is refused.
+    It is the stamp of the performed intent. It stays the same however often the step repeats, even
+    if other commands join the intent. Every later intent has a higher stamp, so a store refuses a
+    request of a step that another controller has overtaken.
     """
     return Stamp(loaded.state.incarnation, loaded.state.intents[0].revision)

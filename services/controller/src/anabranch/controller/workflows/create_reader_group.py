@@ -1,17 +1,17 @@
-"""Creating a reader group: join the scope, have the state stream made, then subscribe.
+"""Create a reader group: join the scope, have the state stream created, then subscribe.
 
-Wakes on: a reader group in CREATING. Its configuration is complete: where an empty start lies was
-found when the creation was decided.
+Wakes on: a reader group in CREATING. Its configuration is complete: the decision on the creation
+has resolved every empty start.
 
-Why in this order: the scope is joined first (`joining.py`), so that it cannot be deleted without
-the group. The state stream is a member of the scope, too, and can be made only while the scope is
-open. The group subscribes before it becomes ACTIVE, so nothing is given up that a reader of an
-active group has yet to read. What the streams gave up since the decision, they gave up: then the
-group begins where they begin.
+Order: the group joins the scope first (`joining.py`), so that the scope cannot be deleted without
+the group. The state stream is a member of the scope too, and can be created only while the scope is
+open. The group subscribes before it becomes ACTIVE, so a stream deletes no event that a reader of
+an active group still has to read. If a stream was truncated since the decision, the group begins at
+the stream's new head.
 
-Why safe to repeat: the others are told as `group_needs.py` says. A stream that was deleted since
-the decision needs no subscription. A creation that is not possible any more, because the scope is
-being deleted, waits until the deletion has the group deleted, too.
+Idempotent: the group commands other aggregates as `group_needs.py` describes. A stream that was
+deleted since the decision needs no subscription. If the creation has become impossible, because the
+scope is being deleted, it waits until that deletion deletes the group too.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,7 +36,7 @@ from anabranch.controller.workflows.joining import joins_scope
 
 
 async def join_scope(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
-    """Go on only if the group is a member of the incarnation of the scope that was meant."""
+    """Continue only if the group is a member of the intended incarnation of the scope."""
     group = loaded.state
     assert group.ref is not None
     member = group_membership_of(group)
@@ -59,7 +59,7 @@ async def make_state_stream(context: WorkContext, loaded: Loaded[ReaderGroup]) -
 
 
 async def subscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
-    """Subscribe to every stream that still lives. Raises StillWaiting until all know it."""
+    """Subscribe to every live stream. Raises StillWaiting until all streams know the group."""
     group = loaded.state
     needed = partial(others.subscription, group)
     await settle_streams(context, group, group.wanted, needed, "still have to add the subscription")

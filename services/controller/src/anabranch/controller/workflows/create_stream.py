@@ -1,13 +1,13 @@
-"""Creating a stream: join the scope, then make the segments.
+"""Create a stream: join the scope, then create the segments.
 
 Wakes on: a stream in CREATING.
 
-Why in this order: the scope is joined first (`joining.py`), so that it cannot be deleted without
-the stream. Segments are made before the stream becomes ACTIVE, so that whoever sees an active
-stream can use all of it.
+Order: the stream joins the scope first (`joining.py`), so that the scope cannot be deleted without
+the stream. The segments are created before the stream becomes ACTIVE, so that a client that sees an
+active stream can use all of it.
 
-Why safe to repeat: a stream that is recorded has joined, and the creation fails only after its
-record was ended for ever. Creating a segment under the same stamp again is success.
+Idempotent: a recorded stream has joined, and the creation fails only after its record was ended for
+ever. Creating a segment again under the same stamp succeeds.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,7 +33,7 @@ from anabranch.controller.workflows.joining import joins_scope
 
 
 async def join_scope(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Go on only if the stream is a member of the incarnation of the scope that was meant."""
+    """Continue only if the stream is a member of the intended incarnation of the scope."""
     stream = loaded.state
     assert stream.ref is not None
     member = membership_of(stream)
@@ -46,7 +46,7 @@ async def join_scope(context: WorkContext, loaded: Loaded[Stream]) -> StreamEven
 
 
 async def create_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Make every planned segment, several at a time."""
+    """Create every planned segment, several concurrently."""
     stamp = stamp_of(loaded)
 
     async def create(segment: str) -> None:

@@ -1,15 +1,16 @@
-"""Deleting a reader group: leave its streams, have the state stream deleted, leave the scope.
+"""Delete a reader group: leave its streams, have the state stream deleted, leave the scope.
 
 Wakes on: a reader group in DELETING, whatever it was doing before.
 
-Why in this order: the tombstone frees the name, so nothing of this life may be left by then: no
-subscription that would hold back a stream for ever, and no state stream. That holds for what may
-still come, too. Each stream is made to remember that the group has left, even where it never came,
-and a state stream whose creation is not yet decided is created and then deleted. The group is a
-member of its scope until then, so no scope is deleted that has one.
+Order: the tombstone frees the name, so nothing of this incarnation may be left by then: no
+subscription, which would hold back a stream for ever, and no state stream. This includes requests
+that are still on their way. Each stream records that the group has left, even if the group never
+subscribed. If the creation of the state stream is not decided yet, the state stream is created and
+then deleted. The group stays a member of its scope until the end, so the scope cannot be deleted
+before.
 
-Why safe to repeat: the others are told as `group_needs.py` says. A stream that is gone needs no
-telling, and leaving the scope twice is leaving it once.
+Idempotent: the group commands other aggregates as `group_needs.py` describes. A deleted stream
+needs no command, and leaving the scope twice is leaving it once.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,7 +32,7 @@ from anabranch.controller.workflows.group_needs import settle_stream, settle_str
 
 
 async def unsubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
-    """Be no stream's subscriber any more. Raises StillWaiting until all know it."""
+    """End all subscriptions. Raises StillWaiting until all streams know."""
     group = loaded.state
     needed = partial(others.end_of_subscription, group)
     await settle_streams(
@@ -41,7 +42,7 @@ async def unsubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> Grou
 
 
 async def delete_state_stream(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
-    """Have the state stream deleted, then leave the scope. Raises StillWaiting until it is."""
+    """Have the state stream deleted, then leave the scope. Raises StillWaiting until then."""
     group = loaded.state
     ref = others.state_stream_of(group)
     needed = partial(others.state_stream_to_go, group, may_come=await _may_come(context, group))
@@ -52,9 +53,9 @@ async def delete_state_stream(context: WorkContext, loaded: Loaded[ReaderGroup])
 
 
 async def _may_come(context: WorkContext, group: ReaderGroup) -> bool:
-    """Whether a creation of the state stream may be accepted yet.
+    """Whether a creation of the state stream may still be accepted.
 
-    Not where none was asked for, or its end was seen, or the scope is closed for good.
+    It may not if none was requested, if its end was seen, or if the scope is closed for good.
     """
     assert group.ref is not None
     if not group.has_joined_scope or group.has_state_stream:

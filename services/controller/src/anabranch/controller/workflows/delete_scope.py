@@ -1,16 +1,16 @@
-"""Deleting a scope: close its gate, look whether it is empty, then delete or reopen it.
+"""Delete a scope: close its gate, check whether it is empty, then delete or reopen it.
 
 Wakes on: a scope in DELETING, which is closed to new streams and reader groups.
 
-Why in this order: closing the gate comes *before* the look at the membership records, in the same
-shard. A creation that recorded its stream before the closing is seen; one that has not will be
-refused at the gate (`create_stream`). Both may fail, but never do both succeed. A scope that stays
-leaves its gate closed: the next creation opens it, and no deletion that slept can close it then,
-because the gate knows the scope's revision. Streams older than the records are asked of the
-listing, which takes into account everything stored before the question, in every shard.
+Order: the gate is closed *before* the membership records are read, in the same shard. A creation
+that recorded its stream before the closing is seen; any other creation is refused at the gate
+(`create_stream`). Both may fail, but never do both succeed. If the scope stays, its gate remains
+closed and the next creation opens it. A paused deletion cannot close it then, because the gate
+knows the scope's revision. For streams older than the records, the workflow asks the listing, which
+includes everything stored before the question, in every shard.
 
-Why safe to repeat: closing twice under one revision is closing once, looking changes nothing, and
-the outcome is one conditional append.
+Idempotent: closing twice under one revision is closing once, reading changes nothing, and the
+outcome is one conditional append.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,7 +32,7 @@ from anabranch.controller.workflows.context import Remaining, WorkContext, remai
 
 
 async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
-    """Delete the scope if nothing of this incarnation lives, else reopen it."""
+    """Delete the scope if no member of this incarnation lives, else reopen it."""
     scope = loaded.state
     name = ScopeName(scope.name)
     await context.gates.close(scope_gate(name, scope.incarnation), loaded.revision)
@@ -43,7 +43,9 @@ async def delete_if_empty(context: WorkContext, loaded: Loaded[Scope]) -> ScopeE
 
 
 def _occupied(scope: ScopeName, found: Remaining) -> ScopeNotEmpty:
-    """Streams of groups are no user's: they are named only where nothing else is left."""
+    """The state streams of groups belong to no user: the error names them only if nothing else is
+    left.
+    """
     own = [name for name in found[STREAM] if not is_internal(name)]
     others = ((part, names) for part, names in found.items() if names and part is not STREAM)
     part, names = (STREAM, own) if own else next(others, (STREAM, found[STREAM]))

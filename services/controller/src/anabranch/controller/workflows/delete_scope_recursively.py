@@ -1,18 +1,18 @@
-"""Deleting a scope with all that is in it: tell each to be deleted, then delete the scope.
+"""Delete a scope with its contents: command each member to be deleted, then delete the scope.
 
-Wakes on: a scope in DELETING whose deletion is recursive, which is closed to whatever is new.
+Wakes on: a scope in DELETING whose deletion is recursive, and which is closed to new members.
 
-Why in this order: the scope's gate is closed before the look, so a stream that could still come to
-be is seen and deleted, and any other one's creation is refused at the gate (see `create_stream`).
-The scope goes when nothing lives in it any more. A stream is another aggregate, and so is a group:
-it is not changed from here but told, by a command through the queue, and what became of that is
-seen in it. One command is posted for what each needs now, a bounded number of them at a time; then
-the step rests. Groups go first, and with them their state streams, so that no group is left whose
-streams are gone.
+Order: the scope's gate is closed before its members are listed. A stream whose creation can still
+succeed is therefore seen and deleted, and any other creation is refused at the gate (see
+`create_stream`). The scope is deleted when no member lives any more. A stream is another aggregate,
+and so is a group: the workflow does not change it, but sends it a command through the queue and
+sees the result in its state. Each round posts one command for the present need of each member, up
+to a maximum; then the step rests. Groups are deleted first, together with their state streams, so
+that no group outlives its streams.
 
-Why safe to repeat: a command's id follows from the deletion, the life of what it is about and what
-that is told, so a repeated one is recognised. One that is refused, because the other has moved on
-meanwhile, leaves no trace, and the next look sees what is needed then.
+Idempotent: a command's id follows from the deletion, the member's incarnation and the need, so a
+repeated command is recognised. If a command is refused because the member has changed meanwhile, it
+leaves no trace, and the next round sees the new need.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,14 +30,14 @@ from anabranch.controller.domain.scope.state import Scope, ScopeDeleted, ScopeEv
 from anabranch.controller.workflows.context import WorkContext, remaining_in
 
 POSTED_MAX = 256
-"""Commands of one look; the streams beyond get theirs from the next ones."""
+"""Commands per round; later rounds serve further streams."""
 POSTED_AT_ONCE_MAX = 16
 
 
 async def delete_contents(context: WorkContext, loaded: Loaded[Scope]) -> ScopeEvent:
-    """Delete the scope if nothing of this incarnation lives, else tell what does.
+    """Delete the scope if no member of this incarnation lives, else command the members.
 
-    Raises StillWaiting while something lives.
+    Raises StillWaiting while one lives.
     """
     scope = ScopeName(loaded.state.name)
     await context.gates.close(scope_gate(scope, loaded.state.incarnation), loaded.revision)
@@ -51,7 +51,7 @@ async def delete_contents(context: WorkContext, loaded: Loaded[Scope]) -> ScopeE
         return ScopeDeleted()
     workflow = loaded.state.pending[0]
     known = (context.streams.stream(StreamRef(scope, name)) for name in streams)
-    # Whoever has slept meanwhile may see streams of a later life of the scope.
+    # A paused controller may see streams of a later incarnation of the scope.
     meant = (s.state for s in known if s and s.state.scope_incarnation == loaded.state.incarnation)
     needed = (emptying.next_command(workflow, stream) for stream in meant)
     commands = list(islice((command for command in needed if command is not None), POSTED_MAX))

@@ -1,16 +1,15 @@
-"""Deleting a stream: delete its segments, what is left of its transactions, leave the scope, then
-leave the tombstone.
+"""Delete a stream: its segments and the rest of its transactions, its membership, then its name.
 
 Wakes on: a stream in DELETING. It was sealed, or it was still being created.
 
-Why in this order: the tombstone frees the name. Every segment ever planned is deleted first
-(and leaves a tombstone in its container, even where it was never made), so that no request of
-this life that is still under way can meet the next one. The stream is a member of its scope until
-then, so no scope is deleted that has segments. The tombstone comes last: while the stream lives,
-somebody sees to it that the membership ends. None of its transactions is open or to be committed,
-because it was sealed; their gate stays for ever and refuses what comes late.
+Order: the tombstone frees the name. Every segment ever planned is deleted first and leaves a
+tombstone in its container, even if it was never created, so that no late request of this
+incarnation can meet the next one. The stream stays a member of its scope until then, so no scope
+with segments is deleted. The stream's own tombstone comes last: while the stream lives, a
+controller ensures that the membership ends. None of its transactions is open or to be committed,
+because it was sealed; their gate stays closed for ever and refuses late requests.
 
-Why safe to repeat: deleting an unknown or deleted segment is success, and so is leaving twice.
+Idempotent: deleting an unknown or deleted segment succeeds, and so does leaving twice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,8 +28,10 @@ from anabranch.controller.workflows.context import (
 
 
 async def delete_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Delete every segment that no truncation has deleted before, several at a time, and what is
-    remembered of transactions; then end the membership in the scope, which may never have begun."""
+    """Delete every segment that no truncation has deleted, and the records of transactions.
+
+    Then end the membership in the scope, which may never have begun.
+    """
     stamp = stamp_of(loaded)
 
     async def delete(segment: str) -> None:

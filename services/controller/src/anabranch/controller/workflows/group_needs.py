@@ -1,14 +1,14 @@
-"""How the workflows of reader groups get what they need of other aggregates.
+"""How the workflows of reader groups change other aggregates.
 
-They are told by commands through the queue, and what became of that is seen in them, at their
-heads. A command that is refused, because the other one has moved on meanwhile, leaves no trace,
-and the next look sees what is needed then. So a step looks, tells, and rests until it sees that
-all is done; it is woken when one of the others has changed.
+They send commands through the queue and see the results in the other aggregates, at their heads. If
+a command is refused because the aggregate has changed meanwhile, it leaves no trace, and the next
+round sees the new need. A step therefore looks, sends commands, and rests until it sees that all is
+done; a change of one of the others wakes it.
 
-Whoever has slept may see a stream of a later life of the group, or of another one, and take it for
-something left behind. Therefore the group is read again after the look, at its head: if it is
-still what the step began with, nothing of a later life was there to be seen, and what is told is
-told to the life of the stream that was seen.
+A paused controller may see a stream of a later incarnation of the group, or of another group, and
+take it for a remainder. The group is therefore read again after the look, at its head. If it is
+unchanged since the step began, nothing of a later incarnation could be seen, and the commands go to
+the seen incarnation of the stream.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,13 +24,13 @@ from anabranch.controller.workflows.context import WorkContext
 AT_ONCE_MAX = 16
 
 Needed = Callable[[Stream | None], Need]
-"""What is needed of a stream that is like that; None: it never was."""
+"""The need for a stream in this state; None: the stream never existed."""
 
 
 async def settle_stream(
     context: WorkContext, group: ReaderGroup, ref: StreamRef, needed: Needed
 ) -> bool:
-    """Whether it is done; if not, the stream has been told, unless the group has gone on."""
+    """Whether the need is met; if not, command the stream, unless the group has changed."""
     loaded = await context.streams.stream_at_head(ref)
     need = needed(None if loaded is None else loaded.state)
     if need.command is not None and await _is_present(context, group):
@@ -54,7 +54,7 @@ async def settle_streams(
     needed: Needed,
     waits_for: str,
 ) -> None:
-    """Several of them, some at a time. Raises StillWaiting unless all is done."""
+    """Settle several streams, some concurrently. Raises StillWaiting unless all needs are met."""
     unsettled: list[str] = []
 
     async def settle(name: str) -> None:

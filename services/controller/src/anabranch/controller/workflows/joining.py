@@ -1,11 +1,11 @@
-"""Joining a scope: what streams and reader groups do first of all.
+"""Joining a scope: the first step of every stream and reader group.
 
-A scope may only be deleted when it is empty, and its members are recorded in the scope's shard.
-Creation records the member there, on the condition that the scope's gate has not moved since it was
-seen open; deletion closes the gate before it reads the records (`delete_scope`). So the record is
-either stored before the closing, and keeps the scope, or never. A gate that is closed although the
-scope is open was closed by a deletion that found the scope occupied; whoever comes next opens it,
-which the gate allows only under a later revision of the scope than the closing's.
+A scope may be deleted only if it is empty, and its members are recorded in the scope's shard. A
+creation records the member there, on the condition that the scope's gate has not moved since it was
+seen open. A deletion closes the gate before it reads the records (`delete_scope`). The record is
+therefore stored before the closing, and keeps the scope, or it is never stored. If a gate is closed
+although the scope is open, a deletion found the scope occupied. The next creation opens the gate,
+which requires a later revision of the scope than that of the closing.
 """
 
 from contextlib import suppress
@@ -22,10 +22,10 @@ JOIN_ATTEMPTS_MAX = 8
 async def joins_scope(
     context: WorkContext, scope: ScopeName, incarnation: int, member: str
 ) -> bool:
-    """Whether the member is one of that incarnation of the scope, from now on. Idempotent.
+    """Whether the member belongs to that incarnation of the scope from now on. Idempotent.
 
-    Whoever is recorded has joined, whatever the scope has become since. If not, the record was
-    ended for ever: no controller that slept can join by it later. Raises Busy.
+    A recorded member has joined, even if the scope has changed since. Otherwise its record was
+    ended for ever, so a paused controller cannot join by it later. Raises Busy.
     """
     if await _joins(context, scope, incarnation, member):
         return True
@@ -33,7 +33,7 @@ async def joins_scope(
 
 
 async def _joins(context: WorkContext, name: ScopeName, incarnation: int, member: str) -> bool:
-    """Record the membership; whether the scope was open for it."""
+    """Record the membership; returns whether the scope was open for it."""
     gate = scope_gate(name, incarnation)
     for _ in range(JOIN_ATTEMPTS_MAX):
         scope = await context.repositories[SCOPES].load(scope_events(name))
@@ -45,7 +45,7 @@ async def _joins(context: WorkContext, name: ScopeName, incarnation: int, member
         except MembershipEnded:
             return False
         except GateClosed:
-            # It may be closing again by now; then the scope says so when it is read again.
+            # The gate may be closing again by now; the next read of the scope shows this.
             with suppress(GateClosed):
                 await context.gates.reopen(gate, scope.revision)
     raise Busy("every attempt met a closing of the scope", scope=name)

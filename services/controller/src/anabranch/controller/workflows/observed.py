@@ -1,8 +1,9 @@
-"""Steps as traces and counts see them.
+"""Traces and metrics of workflow steps.
 
-A workflow is woken by an aggregate's state and knows no caller. So that its steps still appear in
-the trace of the command that they carry out, the command's context is kept here by aggregate, for
-the aggregates commanded last. After a restart, or elsewhere, the same steps run without a trace.
+An aggregate's state wakes a workflow, which knows no caller. To show its steps in the trace of the
+command that they carry out, this module keeps the command's context by aggregate, for the
+aggregates with the latest commands. After a restart, or on another controller, the steps have no
+trace.
 """
 
 from collections import OrderedDict
@@ -25,13 +26,13 @@ E = TypeVar("E")
 
 
 class CommandTraces:
-    """Aggregate → `trace_parent` of the last command decided on it, if that was sampled."""
+    """Aggregate → `trace_parent` of its last command, if that was sampled."""
 
     def __init__(self) -> None:
         self._parents: OrderedDict[str, str] = OrderedDict()
 
     def remember(self, subject: str, trace_parent: str) -> None:
-        """A command is about to be decided; an empty context forgets the one before it."""
+        """Remember the context of a command; an empty one removes the previous context."""
         self._parents.pop(subject, None)
         if trace_parent:
             self._parents[subject] = trace_parent
@@ -39,13 +40,13 @@ class CommandTraces:
                 self._parents.popitem(last=False)
 
     def of(self, subject: str) -> str:
-        """The context in which the aggregate is worked on; empty if none."""
+        """The trace context of the aggregate's work; empty if none."""
         return self._parents.get(subject, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """What handlers and steps count and trace by. `tracer` None: no traces."""
+    """The metrics and traces of handlers and steps. `tracer` None: no traces."""
 
     metrics: ControllerMetrics = field(default_factory=uncounted)
     tracer: Tracer | None = None
@@ -55,7 +56,7 @@ class Observer:
 def observed(
     observer: Observer, step: str, perform: Callable[[Loaded[S]], Awaitable[E]]
 ) -> Callable[[Loaded[S]], Awaitable[E]]:
-    """`perform`, counted by its outcome and with a span in its command's trace."""
+    """`perform`, counted by outcome and with a span in its command's trace."""
 
     async def run(loaded: Loaded[S]) -> E:
         steps = observer.metrics.steps

@@ -1,4 +1,4 @@
-"""The repositories: how each kind of aggregate is loaded and changed."""
+"""The repositories, which load and change each kind of aggregate."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -13,14 +13,14 @@ E = TypeVar("E")
 
 
 def nothing_known(_subject: str) -> Loaded[Any] | None:
-    """No aggregate is kept in memory."""
+    """Returns None: no aggregate is kept in memory."""
     return None
 
 
 class Repositories:
     """A repository for every kind: ``repositories[STREAMS]``.
 
-    `known(subject)` is what is kept in memory of an aggregate, to try decisions on.
+    `known(subject)` is an aggregate's state in memory, on which decisions are tried first.
     """
 
     def __init__(
@@ -40,6 +40,6 @@ class Repositories:
         return iter(self._by_name.values())
 
     def of(self, subject: str) -> Repository[Any, Any] | None:
-        """The one of the aggregate with this subject; None: the subject is of no aggregate."""
+        """The repository of the subject's aggregate; None for a subject of no aggregate."""
         kind = kind_of(subject)
         return None if kind is None else self[kind]

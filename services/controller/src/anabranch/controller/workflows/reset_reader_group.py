@@ -1,13 +1,13 @@
-"""Resetting a reader group: leave the streams that it reads no more, subscribe to the others.
+"""Reset a reader group: leave the streams that it no longer reads, subscribe to the others.
 
 Wakes on: a reader group in RESETTING; generation and configuration are the new ones already.
 
-Why in this order: none is needed. What a stream knows of an earlier generation is overruled by the
-present one, whichever comes first. Readers of the earlier generation learn of the reset from the
-state stream, where the first reader of the new one begins it.
+Order: none is needed. The present generation overrules a stream's knowledge of an earlier one,
+whichever command comes first. Readers of the earlier generation learn of the reset from the state
+stream, where the first reader of the new generation begins it.
 
-Why safe to repeat: the others are told as `group_needs.py` says; a stream that is gone needs no
-telling.
+Idempotent: the group commands other aggregates as `group_needs.py` describes; a deleted stream
+needs no command.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ from anabranch.controller.workflows.group_needs import settle_streams
 
 
 async def resubscribe(context: WorkContext, loaded: Loaded[ReaderGroup]) -> GroupEvent:
-    """Be a subscriber of just the wanted streams. Raises StillWaiting until all know it."""
+    """Subscribe to exactly the wanted streams. Raises StillWaiting until all streams know."""
     group = loaded.state
     dropped = [name for name in group.subscribed if name not in group.wanted]
     needed = partial(others.end_of_subscription, group)

@@ -1,15 +1,15 @@
-"""Scaling a stream: make the new segments, tell of them, then seal the old ones.
+"""Scale a stream: create the new segments, publish them, then seal the old ones.
 
 Wakes on: an active stream whose first intent is a scale.
 
-Why in this order: a reader or writer that meets the end of a sealed segment asks for its
-successors, and must get them, so they exist and are told (`StreamSuccessorsMade`) before anything
-is sealed. The new epoch becomes the current one when all that it replaces is sealed; until then
-writers that still find their segment open go on with it. Keys stay in order all the same: nobody
-writes to a successor before he has met the end of what comes before it.
+Order: a reader or writer that meets the end of a sealed segment asks for its successors and must
+get them. They are therefore created and published (`StreamSuccessorsMade`) before any segment is
+sealed. The new epoch becomes current when all segments that it replaces are sealed; until then, a
+writer whose segment is still open continues with it. Keys stay in order: a writer writes to a
+successor only after it has met the end of the predecessor.
 
-Why safe to repeat: creating a segment again under the same stamp, and sealing a sealed one, are
-success and answer the same.
+Idempotent: creating a segment again under the same stamp, and sealing a sealed segment, succeed
+with the same answer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,7 +32,7 @@ from anabranch.controller.workflows.context import (
 
 
 async def make_successors(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Make every new segment, several at a time."""
+    """Create every new segment, several concurrently."""
     stamp = stamp_of(loaded)
 
     async def create(segment: str) -> None:
@@ -44,7 +44,7 @@ async def make_successors(context: WorkContext, loaded: Loaded[Stream]) -> Strea
 
 
 async def seal_predecessors(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Seal every segment that is replaced, several at a time."""
+    """Seal every replaced segment, several concurrently."""
     names = loaded.state.names_of(_plan(loaded).sealed)
     return StreamScaled(sizes=await seal_all(context, names, stamp_of(loaded)))
 

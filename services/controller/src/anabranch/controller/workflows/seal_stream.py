@@ -1,16 +1,15 @@
-"""Sealing a stream: end its transactions, seal its segments, then say that it is sealed.
+"""Seal a stream: end its transactions, seal its segments, then record that it is sealed.
 
-Wakes on: an active stream whose first intent is to be sealed.
+Wakes on: an active stream whose first intent is a seal.
 
-Why in this order: "sealed" promises readers that what they have seen to the end is all there
-will ever be, so it is said only after no segment takes appends any more, and after no transaction
-is left that could still be merged. So the stream's gate is closed first: from then on none is
-opened, and those that were are all there are. The open ones are aborted. Those that are to be
-committed are waited for; their batches come before the seal. What is sealed is stamped with a
-later revision than theirs (`StreamDrained`).
+Order: "sealed" promises readers that no event will follow the end that they have seen. It is
+therefore recorded only after no segment takes appends and no transaction is left that could still
+be merged. The stream's gate is closed first: no transaction can be opened afterwards. Open
+transactions are aborted; for those that are to be committed, the workflow waits, and their batches
+come before the seal. The seal's stamp has a later revision than theirs (`StreamDrained`).
 
-Why safe to repeat: closing the gate twice under one revision is closing it once; a transaction has
-one outcome; sealing a sealed segment answers with the same length.
+Idempotent: closing the gate twice under one revision is closing it once; a transaction has one
+outcome; sealing a sealed segment returns the same length.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ ABORTS_AT_ONCE_MAX = 32
 
 
 async def end_transactions(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Let none begin, abort those that are open. Raises StillWaiting until all have ended."""
+    """Close the gate, abort open transactions. Raises StillWaiting until all have ended."""
     stream = loaded.state
     assert stream.ref is not None
     gate = transaction_gate(stream.ref, stream.incarnation)
@@ -54,7 +53,7 @@ async def end_transactions(context: WorkContext, loaded: Loaded[Stream]) -> Stre
 
 
 async def seal_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Seal every present segment, several at a time."""
+    """Seal every current segment, several concurrently."""
     names = loaded.state.segment_names()
     return StreamSealed(lengths=await seal_all(context, names, stamp_of(loaded)))
 

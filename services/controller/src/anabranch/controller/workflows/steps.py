@@ -31,7 +31,7 @@ S = TypeVar("S")
 E = TypeVar("E")
 
 Perform = Callable[[WorkContext, Loaded[Any]], Awaitable[Any]]
-"""Does what a step is for, and returns the event that it ends in."""
+"""Performs a step; returns the event that ends it."""
 
 Settle = Callable[[Loaded[Any]], Awaitable[None]]
 
@@ -55,11 +55,11 @@ STEPS: Mapping[str, dict[Any, Perform]] = {
     },
     TRANSACTIONS.name: {**abort_transaction.STEPS},
 }
-"""By the name of the kind, then by the step; a kind that is missing has no work of its own."""
+"""By the name of the kind, then by the step; a missing kind has no workflow of its own."""
 
 
 def workflow_of(kind: Kind[S, E], context: WorkContext, observer: Observer) -> Workflow[S, E, str]:
-    """What the runner must know of a kind; its steps are counted and traced."""
+    """The workflow of a kind for its runner; its steps are counted and traced."""
     steps = {
         step: observed(observer, step, partial(perform, context))
         for step, perform in STEPS[kind.name].items()

@@ -1,21 +1,21 @@
-"""Truncating a stream: check the cut, truncate its segments, delete those before it.
+"""Truncate a stream: check the cut, truncate its segments, delete those before it.
 
 Wakes on: an active stream whose first intent is a truncation.
 
-Why in this order: only the stores know whether an offset is within its segment and between two
-appends, and a segment that was truncated stays so. So every segment of the cut is asked first,
-sealed ones included, and a single refusal ends the truncation before anything has changed. Once
-`StreamCutChecked` is stored, the truncation cannot fail any more: the cut's own segments are
-truncated, and what lies before the cut is deleted last.
+Order: only the stores know whether an offset is within its segment and between two appends, and a
+truncation of a segment is irrevocable. The workflow therefore asks the store of every segment of
+the cut first, including sealed ones; a single refusal ends the truncation before anything has
+changed. Once `StreamCutChecked` is stored, the truncation cannot fail any more: the cut's segments
+are truncated, and the segments before the cut are deleted last.
 
-Why nothing is refused after the check: segments only grow, their blocks keep their places, and the
-only decisions that delete a segment of the cut are a later truncation and a deletion of the stream,
-which come after this one. Of bytes that are not blocks, a store forgets append boundaries when it
-moves them to tier 2. Such a segment is truncated at the nearest boundary below the offset instead;
-the stream begins at the cut all the same.
+No store refuses after the check: segments only grow, their blocks keep their places, and only a
+later truncation or a deletion of the stream deletes a segment of the cut, and both come after this
+one. For bytes that are not blocks, a store forgets append boundaries when it moves them to tier 2.
+It then truncates the segment at the nearest boundary below the offset; the stream still begins at
+the cut.
 
-Why safe to repeat: the check changes nothing. A segment that begins at the offset already, and one
-that is gone, are success, and what lies before the cut is the same whatever came behind it since.
+Idempotent: the check changes nothing. If a segment already begins at the offset, or is gone, the
+request succeeds. The segments before the cut stay the same, even if the stream has grown since.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -39,10 +39,10 @@ from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkCon
 
 
 async def check_cut(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Ask every segment of the cut, several at a time, whether it can be truncated there.
+    """Ask the store of every segment of the cut whether it can be truncated there.
 
-    A cut through segments that were being made when it was accepted is first compared with the
-    stream now, when they are there.
+    If segments of the cut were still being created when it was accepted, the cut is first validated
+    against the present stream, which has them.
     """
     stream, plan = loaded.state, _plan(loaded)
     history = await context.histories.of(stream)
@@ -55,7 +55,7 @@ async def check_cut(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent
 
 
 async def truncate_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Truncate, then delete, several at a time."""
+    """Truncate, then delete, several segments concurrently."""
     stamp, stream, plan = stamp_of(loaded), loaded.state, _plan(loaded)
     history = await context.histories.of(stream)
 
@@ -75,7 +75,7 @@ def _plan(loaded: Loaded[Stream]) -> TruncationPlan:
 
 
 def _places(plan: TruncationPlan) -> list[SegmentOffset]:
-    """Where the cut lies within segments; at the start of one there is nothing to do."""
+    """The cut's places within segments; at the start of a segment there is nothing to do."""
     return [place for place in plan.cut if place.offset > 0]
 
 

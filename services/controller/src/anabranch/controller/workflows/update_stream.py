@@ -1,15 +1,15 @@
-"""Applying an update that waited for a scale to end.
+"""Apply an update that waited for a scale to end.
 
-Wakes on: an active stream whose first intent is an update. An update is such an intent only if its
-scaling policy asks for another scale than the one that was pending when it was accepted; any other
+Wakes on: an active stream whose first intent is an update. An update becomes an intent only if its
+scaling policy requires another scale than the one that was pending when it was accepted; any other
 update is done when it is stored.
 
-Why in this order: the scale that was pending has ended, and none was accepted since, so the policy
-is compared with the segments that there are now. The event puts the configuration in force and, if
-the policy still asks for a scale, turns the update into that scale, at its own place among the
-intents and with its own stamp.
+Order: the pending scale has ended, and none was accepted since, so the step compares the policy
+with the present segments. The event puts the configuration in force. If the policy still requires a
+scale, the event turns the update into that scale, at its own place among the intents and with its
+own stamp.
 
-Why safe to repeat: the step asks nobody and changes nothing but the event that it returns.
+Idempotent: the step asks no other service and changes nothing but the event that it returns.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ from anabranch.controller.workflows.context import WorkContext
 
 
 async def apply_update(_context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
-    """Put the configuration in force, and scale if it asks for it."""
+    """Put the configuration in force, and scale if it requires this."""
     stream = loaded.state
     config = stream.intents[0].config
     assert config is not None
