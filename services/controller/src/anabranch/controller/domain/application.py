@@ -1,4 +1,4 @@
-"""What an application has committed to a stream, so that each version is committed once. Pure.
+"""The committed and open versions of an application in a stream; each version commits once. Pure.
 
     ┌──────────────┬──────────────────────┬──────────────────────────────────────────┐
     │ from         │ event                │ to                                       │
@@ -9,9 +9,9 @@
     └──────────────┴──────────────────────┴──────────────────────────────────────────┘
 
 The commit of a version is appended together with the outcome of its transaction, in one atomic
-batch: so only the transaction that is open here can ever be committed. One that was replaced stays
-open by itself until it is aborted or expires. Whether the open one is still alive is not known
-here: who asks for it looks, and puts another one in its place if it is not.
+batch. Only the transaction that is open here can therefore commit. A replaced transaction stays
+open by itself until it is aborted or expires. The aggregate does not know whether the open
+transaction is still alive: the controller that handles a begin looks, and replaces it if it is not.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 
 
 class ApplicationOpened(Contract):
-    """Only this transaction can commit the version, and no lower one is committed any more."""
+    """Only this transaction can commit the version, and no lower version can commit any more."""
 
     kind: Literal["application_opened"] = "application_opened"
     schema_number: Literal[1] = 1
@@ -41,7 +41,7 @@ class ApplicationOpened(Contract):
 
 
 class ApplicationCommitted(Contract):
-    """What was open is committed."""
+    """The open version is committed."""
 
     kind: Literal["application_committed"] = "application_committed"
     schema_number: Literal[1] = 1
@@ -50,7 +50,7 @@ class ApplicationCommitted(Contract):
 
 
 class ApplicationForgotten(Contract):
-    """It may begin at any version again; what was open cannot be committed."""
+    """The application may begin at any version again; its open version cannot be committed."""
 
     kind: Literal["application_forgotten"] = "application_forgotten"
     schema_number: Literal[1] = 1
@@ -72,8 +72,9 @@ class ApplicationRef:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An application. `ref` None: it never began anything. Versions and transactions are None
-    together: nothing is committed, or nothing is open."""
+    """An application. `ref` None: it never began a version. In each pair of version and
+    transaction, both are None if no version is committed, or none is open.
+    """
 
     ref: StreamRef | None = None
     incarnation: int = 0
@@ -86,10 +87,10 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class OpenDecision:
-    """Which transaction has the version, and what must be stored before that is told.
+    """The transaction that has the version, and the events to store before the answer.
 
-    `answer`: "new", it is the one that was given; "open", it was given it before, and may have been
-    aborted meanwhile or never have come to be; "committed".
+    `answer`: "new", the version is given to this transaction; "open", the transaction got the
+    version before, and may have been aborted meanwhile or never have been created; "committed".
     """
 
     events: Sequence[ApplicationEvent]
@@ -126,10 +127,10 @@ def evolve(app: Application, event: ApplicationEvent) -> Application:
 def open_version(
     app: Application, of: ApplicationRef, version: int, transaction_id: str
 ) -> OpenDecision:
-    """The transaction of that version: `transaction_id`, if no other one has it.
+    """The transaction of that version: `transaction_id`, unless another one has it.
 
-    A lower version that is open is given up: its transaction can never be committed.
-    Raises VersionPassed: a later version is open or committed.
+    An open lower version is given up: its transaction can never be committed. Raises VersionPassed
+    if a later version is open or committed.
     """
     committed = app.committed_version
     if committed == version:
@@ -148,10 +149,10 @@ def open_version(
 def replace_open(
     app: Application, of: ApplicationRef, version: int, expected_open: str, new: str
 ) -> OpenDecision:
-    """Put `new` in the place of a transaction that was aborted or never came to be.
+    """Replace a transaction that was aborted or never created with `new`.
 
-    If another one than `expected_open` is there, nothing is replaced, and the answer is as of
-    `open_version`. Raises VersionPassed.
+    If another transaction than `expected_open` is open, nothing is replaced, and the answer is that
+    of `open_version`. Raises VersionPassed.
     """
     if _open(app) != (version, expected_open):
         return open_version(app, of, version, new)
@@ -159,7 +160,7 @@ def replace_open(
 
 
 def commit(app: Application, version: int, transaction_id: str) -> Sequence[ApplicationEvent]:
-    """Commit the version by that transaction; nothing if that was done. Raises VersionPassed."""
+    """Commit the version by that transaction; no events if that was done. Raises VersionPassed."""
     asked = (version, transaction_id)
     if _committed(app) == asked:
         return ()
@@ -174,14 +175,14 @@ def commit(app: Application, version: int, transaction_id: str) -> Sequence[Appl
 
 
 def forget(app: Application) -> Sequence[ApplicationEvent]:
-    """Forget all that the application has committed and begun; nothing if there is nothing."""
+    """Forget the committed and open versions; no events if there are none."""
     if app.committed_version is None and app.open_version is None:
         return ()
     return (ApplicationForgotten(),)
 
 
 def described(app: Application, application: str) -> ApplicationDescription:
-    """An application of that name, also one that never was."""
+    """The application's description, even if it never existed."""
     return ApplicationDescription(
         application=application,
         committed_version=app.committed_version,

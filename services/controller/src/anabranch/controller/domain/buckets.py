@@ -1,17 +1,17 @@
-"""Which of the buckets a controller takes or lets go: pure arithmetic, no owner of anything.
+"""Decides which buckets a controller takes or releases. Pure.
 
     free ── plan says acquire, and the lease is granted ──▶ mine
     mine ── plan says release (over its share), or the lease is lost ──▶ free
 
-Shares of any two live controllers differ by at most one bucket. Nothing moves without need: the
-larger shares go to those who hold most already, so that a join moves only what the newcomer gets
-and a departure only what the departed had. A controller over its share lets one bucket go at a
-time, and only once the last one was taken; one below it takes free buckets up to its share, in an
-order of its own, so that survivors seldom ask for the same one.
+Shares of any two live controllers differ by at most one bucket. Buckets move only if necessary: the
+larger shares go to the controllers with the most buckets, so that a join moves only the newcomer's
+share, and a departure only the departed controller's buckets. A controller over its share releases
+one bucket at a time, and only once the last one was taken. A controller below its share takes free
+buckets, in an order of its own, so that survivors seldom request the same one.
 
-All controllers compute this for themselves from what they see, which may differ for a moment. The
-leases say who got a bucket, and even two owners are harmless: whatever an owner does is decided
-by compare-and-set.
+Every controller computes this from its own view; views may differ for a moment. The leases decide
+who gets a bucket, and even two owners are harmless: compare-and-set decides every action of an
+owner.
 """
 
 from collections import Counter
@@ -23,22 +23,22 @@ from anabranch.common.model.hashing import rendezvous_weight
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do next: leases to ask for, in this order, and leases to let go."""
+    """The next move: leases to request, in this order, and leases to release."""
 
     acquire: tuple[int, ...] = ()
     release: tuple[int, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is to be done."""
+        """Whether there is nothing to do."""
         return not self.acquire and not self.release
 
 
 def shares(live: Collection[str], held: Mapping[str, int], bucket_count: int) -> dict[str, int]:
-    """How many of the buckets each live controller shall have; the sum is `bucket_count`.
+    """The number of buckets for each live controller; the sum is `bucket_count`.
 
-    `held` counts what each has now. Two shares differ by at most one; the larger ones go to those
-    who hold most, and among equals to the lower ids.
+    `held` counts the present buckets of each. Two shares differ by at most one; the larger ones go
+    to the controllers with the most buckets, and among equals to the lower ids.
     """
     assert live, "whoever asks is alive"
     least, extra = divmod(bucket_count, len(live))
@@ -56,10 +56,10 @@ def plan(
 ) -> Plan:
     """The next move of controller `me`.
 
-    `leases` maps buckets to those who hold them now, dead ones included until their leases end;
-    a bucket that is not in it is free. `order` has all buckets, as free ones are asked for.
-    `unclaimed` are those that have been free for so long that whoever should have taken them will
-    not come: they are taken beyond the share, because every bucket must have an owner.
+    `leases` maps buckets to their present holders, including dead ones until their leases end;
+    other buckets are free. `order` has all buckets, in the order in which to request free ones.
+    `unclaimed` buckets have been free for so long that their intended owner will not come; the
+    controller takes them beyond its share, because every bucket must have an owner.
     """
     everyone = {*live, me}
     share = shares(everyone, Counter(leases.values()), len(order))[me]
@@ -71,9 +71,9 @@ def plan(
 
 
 def rendezvous(bucket: int, live: Collection[str]) -> str:
-    """Who has the bucket where no leases can be had: the same for all who see the same `live`.
+    """The owner of the bucket without leases: the same for all controllers with the same `live`.
 
-    When a controller joins or leaves, only buckets that it gets or had change their owner.
+    When a controller joins or leaves, only its own buckets change their owner.
     """
     assert live, "whoever asks is alive"
     return max(live, key=lambda owner: (rendezvous_weight(owner, str(bucket)), owner))

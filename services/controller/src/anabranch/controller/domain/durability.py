@@ -1,9 +1,9 @@
-"""Whether the NATS server keeps what it acknowledges. Pure.
+"""Whether the NATS server keeps acknowledged messages. Pure.
 
 The metadata is stored once, so an acknowledged message must be on the disk. By default the server
-syncs every two minutes, and a loss of power takes everything since; whether it syncs every write
-is told only by its monitoring port, as ``jetstream.config.sync_always`` (nats-server 2.10 to 2.15
-answer ``/jsz`` with it, and leave it out where it is not so).
+syncs every two minutes, and a loss of power loses everything since. Only its monitoring port tells
+whether it syncs every write, as ``jetstream.config.sync_always`` (nats-server 2.10 to 2.15 include
+it in ``/jsz`` if it is set, and omit it otherwise).
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ class _JetStreamStatus(BaseModel):
 
 
 def check_synced(status: Mapping[str, object], connected_to: str) -> None:
-    """Require that the server whose `status` (`/jsz?config=1`) is given syncs every write.
+    """Require that the server with this `status` (`/jsz?config=1`) syncs every write.
 
-    `connected_to`: the id of the server that holds the metadata. Raises MetadataNotSynced.
+    `connected_to` is the id of the server that holds the metadata. Raises MetadataNotSynced.
     """
     try:
         found = _JetStreamStatus.model_validate(status)

@@ -1,10 +1,11 @@
-"""The kinds of aggregates: one record for each, and everything else loops over them. Pure.
+"""The kinds of aggregates: one record for each; all other code loops over them. Pure.
 
-What a subject is of is asked nowhere else: the mirror, the runners, the check of the metadata, the
-list of work and the queries about operations all take the record.
+Only this module maps a subject to its kind. The mirror, the runners, the check of the metadata, the
+list of work and the queries for operations all use the records.
 
-A new kind of aggregate is its folder in `domain`, a record here, its steps in `workflows/steps.py`
-and, as far as callers command it or look at it, a decider in `handlers/deciding` and its queries.
+A new kind of aggregate needs its folder in `domain`, a record here and its steps in
+`workflows/steps.py`. If callers command or query it, it also needs a decider in `handlers/deciding`
+and its queries.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,11 +41,11 @@ S = TypeVar("S")
 E = TypeVar("E")
 
 Seen = Callable[[Stream], TransactionsSeen]
-"""What the transactions of a stream ask of it."""
+"""The pending needs of a stream's transactions."""
 
 
 class Listed(NamedTuple):
-    """Where a name is listed: in the scope (a scope itself: in ""), and under each of the tags."""
+    """The entry of a name: its scope (for a scope itself ""), and its tags."""
 
     scope: str
     name: str
@@ -53,17 +54,16 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[S, E]):
-    """What loops over aggregates must know of one kind. All functions are pure.
+    """The record of one kind of aggregate. All functions are pure.
 
-    `name`: the word in subjects; never changes, because it is stored. `plural`: the word for logs.
-    `next_step(state, seen)`: the step that is due, None at rest; `follows_others`: it depends on
-    other aggregates too, which must be known as far as the state is. `wish(state)`: the intent of
-    that step. `place(state)`: what the aggregate is, in the words of queries.
-    `delete(workflow, state)`: the command by which the deletion of its scope has it deleted, None:
-    not now; where it is no function, the deletion of a scope knows what to do.
-    `operations(state)`: the commands that it remembers; `is_whole`: what they do ends in the
-    aggregate's own shard, with its own event. `listed(state)`: where its name is listed, None: it
-    is not.
+    `name`: the word in subjects; it never changes, because it is stored. `plural`: the word for
+    logs. `next_step(state, seen)`: the due step, None at rest; `follows_others`: it also depends on
+    other aggregates, which must be known up to the same point. `wish(state)`: the intent of that
+    step. `place(state)`: the aggregate's name in queries. `delete(workflow, state)`: the command
+    with which the deletion of its scope deletes it, None if none is due; without this function, the
+    deletion of a scope has code of its own. `operations(state)`: the commands that it remembers;
+    `is_whole`: their work ends in the aggregate's own shard, with its own event. `listed(state)`:
+    the entry of its name, None if it is not listed.
     """
 
     name: str
@@ -80,12 +80,12 @@ class Kind(Generic[S, E]):
 
 
 def nothing_seen(_stream: Stream) -> TransactionsSeen:
-    """No transaction asks for anything."""
+    """Returns no needs, for aggregates without transactions."""
     return NO_TRANSACTIONS
 
 
 def pending_work(kind: Kind[S, Any], state: S, seen: Seen) -> PendingWork | None:
-    """The work that follows from the state; None: it is at rest."""
+    """The work that follows from the state; None at rest."""
     step = kind.next_step(state, seen)
     return None if step is None else PendingWork(kind.place(state), step, kind.wish(state))
 
@@ -215,5 +215,5 @@ _BY_NAME: Mapping[str, Kind[Any, Any]] = {kind.name: kind for kind in KINDS}
 
 
 def kind_of(subject: str) -> Kind[Any, Any] | None:
-    """The kind of the aggregate with this subject; None: the subject is of no aggregate."""
+    """The kind of the subject's aggregate; None if the subject belongs to no aggregate."""
     return _BY_NAME.get(kind_of_subject(subject))

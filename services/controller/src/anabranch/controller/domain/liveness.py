@@ -1,4 +1,4 @@
-"""Who is alive: concluded from records that keep changing, never from a time in them. Pure.
+"""Liveness of members: concluded from records that keep changing, never from times in them. Pure.
 
 Every live process rewrites its record about every `beat_s`. An observer notes by its own monotonic
 clock when each record last changed, as its watch showed it:
@@ -10,20 +10,20 @@ clock when each record last changed, as its watch showed it:
                          the record shows nothing newer  │
     a record that says *stopped* ────────────────────────┘   a deleted record is forgotten
 
-Three things keep a wrong conclusion away:
+Three rules prevent wrong conclusions:
 
-- An observer that has not seen its *own* beat come back for `blind_s` is blind: it concludes
-  nothing, and when it sees again, every record gets a full period anew. So neither an outage of
-  NATS nor a pause of the observer itself makes anybody dead.
-- Before anybody is taken for dead, its record is read (`suspects`, `compared`): a watch that lags
+- An observer that has not seen its *own* beat for `blind_s` is blind: it concludes nothing. When it
+  sees again, every member gets a full period again. So neither an outage of NATS nor a pause of the
+  observer itself makes a member dead.
+- Before a member is judged dead, its record is read (`suspects`, `compared`): a watch that lags
   behind is no evidence.
-- When more than half of a kind, and at least two, seem to vanish together, that is more likely a
-  fault in between: they are *held*, neither alive nor dead, until enough are back or an operator
-  confirms. Who has been silent almost long enough when the first one is due is counted with it,
-  because beats are not in step.
+- If more than half of a kind, and at least two, seem to vanish together, a network fault is the
+  likelier cause. They are *held*, neither alive nor dead, until enough are back or an operator
+  confirms their loss. A member that has been silent almost long enough when the first one is due
+  counts with it, because beats are not in step.
 
-Verdicts decide what is placed where and what is shown; they never decide who may serve. That is
-the container epoch's part, so a wrong verdict costs time and no data.
+Verdicts decide placements and displays; they never decide which store may serve. The container
+epoch does that, so a wrong verdict costs time and no data.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class Member(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """TRIAL: its record is there, and has not changed since it was first seen."""
+    """TRIAL: the record exists, and has not changed since it was first seen."""
 
     TRIAL = "trial"
     LIVE = "live"
@@ -54,7 +54,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. A failure is noticed after `silent_s_max` and at most a tick of the observer."""
+    """Seconds. A failure is noticed after `silent_s_max` and at most one tick of the observer."""
 
     beat_s: float = 1.2
     silent_s_max: float = 4.0
@@ -62,12 +62,12 @@ class Timing:
 
     @property
     def suspicious_s(self) -> float:
-        """Whoever lives has beaten by then, were it not for what is in between."""
+        """The silence after which a live member would have beaten, delays aside."""
         return self.silent_s_max - 1.25 * self.beat_s
 
 
 class Moment(NamedTuple):
-    """Now: monotonic seconds to reckon with, Unix milliseconds to show."""
+    """The present: monotonic seconds for calculations, Unix milliseconds for display."""
 
     s: float
     ms: int
@@ -75,7 +75,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a record said at a revision."""
+    """The content of a record at a revision."""
 
     revision: int
     session: str
@@ -84,11 +84,11 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is concluded about a member. `changed_s`: when its record last changed.
+    """The conclusion about a member. `changed_s`: when its record last changed.
 
-    `since_ms`: since when it is alive in this session, or dead. `compared`: a read found nothing
-    newer since. `confirmed`: an operator says that it is gone. `vanished_s`: when it was concluded
-    that it is dead, of a member that was seen alive.
+    `since_ms`: the start of its life in this session, or of its death. `compared`: a read found no
+    newer record. `confirmed`: an operator confirmed its loss. `vanished_s`: when a member that was
+    seen alive was judged dead.
     """
 
     seen: Sighting
@@ -101,13 +101,13 @@ class Standing:
 
     @property
     def live(self) -> bool:
-        """Alive as far as is known: whoever is on trial or held counts."""
+        """Whether it is alive as far as known, including members on trial or held."""
         return self.verdict is not Verdict.DEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why nothing is moved: blind, or `missing` at once."""
+    """The reason why nothing is moved: the observer is blind, or members are `missing` together."""
 
     blind: bool
     since_ms: int
@@ -115,7 +115,7 @@ class Hold:
 
 
 class Change(NamedTuple):
-    """A verdict that changed, and how."""
+    """A changed verdict, and its reason."""
 
     member: Member
     verdict: Verdict
@@ -123,7 +123,7 @@ class Change(NamedTuple):
 
 
 def sighted(known: Standing | None, seen: Sighting, now: Moment) -> Standing:
-    """What a change of the record makes of a member."""
+    """The standing of a member after a change of its record."""
     verdict = Verdict.LIVE if known is not None else Verdict.TRIAL
     if seen.stopped:
         verdict = Verdict.DEAD
@@ -164,11 +164,11 @@ class Liveness:
         return seen_s is None or now.s - seen_s > self._timing.blind_s
 
     def unseen_s(self, now: Moment) -> float:
-        """For how long the observer has not seen a beat of its own; 0 before the first."""
+        """The time since the observer saw its own beat; 0 before the first."""
         return now.s - self._mine_seen_s if self._mine_seen_s is not None else 0.0
 
     def hold(self, now: Moment) -> Hold | None:
-        """What is held at the moment, as of the last `conclude`; nothing before the first beat."""
+        """The hold as of the last `conclude`; None before the first beat."""
         if self._mine_seen_s is None:
             return None
         if self.blind(now):
@@ -179,7 +179,7 @@ class Liveness:
         return Hold(False, self._losses_since_ms, frozenset(missing))
 
     def saw(self, member: Member, seen: Sighting, now: Moment) -> None:
-        """The watch shows the record. What it showed before already is no change."""
+        """Note the record that the watch shows. The same record again is no change."""
         known = self._known.get(member)
         if known is not None and known.seen.revision == seen.revision:
             return
@@ -191,19 +191,19 @@ class Liveness:
         self._counted[member.kind].discard(member)
 
     def gone(self, member: Member) -> None:
-        """The record was deleted: its process ended in order."""
+        """Note that the record was deleted: its process ended in order."""
         self._known.pop(member, None)
         self._counted[member.kind].discard(member)
 
     def suspects(self, now: Moment) -> Sequence[Member]:
-        """Whose record must be read before anything is concluded."""
+        """The members whose records must be read before any conclusion."""
         if self.blind(now):
             return ()
         late = [m for m, found in self._known.items() if self._late(found, now)]
         return [member for member in late if not self._known[member].compared]
 
     def compared(self, member: Member, revision: int | None, now: Moment) -> None:
-        """A read of a suspect's record found this revision; None: no record."""
+        """Note that a read of a suspect's record found this revision; None: no record."""
         known = self._known.get(member)
         if known is None:
             return
@@ -215,14 +215,14 @@ class Liveness:
             self._known[member] = replace(known, changed_s=now.s)
 
     def confirm(self, members: Collection[Member]) -> Collection[Member]:
-        """An operator says that these are gone; returns those that are held among them."""
+        """Note an operator's confirmation; returns the held members among these."""
         held = {m for m in members if m in self._missing() and self._known[m].live}
         for member in held:
             self._known[member] = replace(self._known[member], confirmed=True)
         return held
 
     def conclude(self, now: Moment) -> Sequence[Change]:
-        """The verdicts that change by time alone. To be called several times a second."""
+        """The verdicts that change by time alone. Call it several times a second."""
         if self.blind(now):
             return ()
         self._blind_since_ms = now.ms
@@ -249,7 +249,7 @@ class Liveness:
             yield Change(member, Verdict.DEAD, "confirmed" if found.confirmed else "silent")
 
     def _vanished(self, kind: Kind, members: Mapping[Member, Standing], now: Moment) -> set[Member]:
-        """Those that went together, if that is too many to be believed; else nobody."""
+        """The members that went together, if they are too many to be believed; else empty."""
         asked = {m: found for m, found in members.items() if not found.confirmed}
         live = {m for m, found in asked.items() if found.verdict is Verdict.LIVE}
         lately = {
@@ -271,7 +271,7 @@ class Liveness:
         return found.live and now.s - found.changed_s > self._timing.silent_s_max
 
     def _give_time(self, now: Moment) -> None:
-        """Everybody not dead gets a full period: nothing that was not seen counts."""
+        """Give every member that is not dead a full period, as if it had just changed."""
         for member, found in self._known.items():
             if found.live:
                 self._known[member] = replace(found, changed_s=now.s, compared=False)

@@ -1,8 +1,8 @@
-"""State machines as tables that the code executes: which event leads from where to where. Pure.
+"""State machines as tables that the code executes. Pure.
 
 Each aggregate's `state.py` opens with its table, in which every event has a row. `evolve` takes the
-status from it, so no event can move an aggregate otherwise, and the invariants take the moves from
-it. What else an event changes is in `evolve`.
+next status from the table, so no event can move an aggregate otherwise, and the invariants take the
+valid moves from it. The other effects of an event are in `evolve`.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ T = TypeVar("T", bound=str)
 class Row(Generic[T]):
     """One kind of event.
 
-    `before`: the statuses in which it comes, None for a name that was never used. `after`: the
-    status that it leads to; None: it stays. `then`: the steps of which one is due after it, as far
-    as nothing that was accepted earlier is; with "", the aggregate may be at rest.
+    `before`: the statuses in which it may come, None for a name that was never used. `after`: the
+    next status; None if it stays. `then`: the steps of which one is due after it, unless earlier
+    intents come first; with "", the aggregate may be at rest.
     """
 
     event: type[Contract]
@@ -40,7 +40,7 @@ class Machine(Generic[T]):
             for row in rows
             for before in row.before
         )
-        """From which status to which the events lead, those that stay included."""
+        """The pairs of statuses between which events lead, including those that stay."""
 
     def after(self, status: T | None, event: Contract) -> T | None:
         """The status after the event."""

@@ -1,8 +1,8 @@
-"""The commands that an aggregate has accepted, and what became of them.
+"""The commands that an aggregate has accepted, and their outcomes.
 
 An accepted command's id is its operation's id. An aggregate remembers the last
-`OPERATION_COUNT_MAX` of them, also beyond its deletion, so that a repeated command gets the
-answer of the first one. Only finished operations are forgotten.
+`OPERATION_COUNT_MAX` of them, even after its deletion, so that a repeated command gets the first
+one's answer. Only finished operations are forgotten.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,14 @@ from anabranch.common.errors import Busy, DeadlinePassed
 
 OPERATION_COUNT_MAX = 256
 FREQUENT_COUNT_MAX = 64
-"""Of a kind of operations that come all the time, so that they push out no others."""
+"""For a kind of frequent operations, so that they displace no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An accepted command. `error` only when it failed. `kind`: of the intent that it wants, and
-    `since_ms`: since when that is pending; both empty where they were not remembered."""
+    """An accepted command. `error` only if it failed. `kind`: of its intent; `since_ms`: when the
+    intent was accepted; both are empty if they were not recorded.
+    """
 
     operation: str
     state: OperationState = OperationState.RUNNING
@@ -37,32 +38,32 @@ Operations = tuple[Operation, ...]
 
 
 def find(operations: Operations, operation: str) -> Operation | None:
-    """The operation of that id, if it is remembered."""
+    """The operation with that id, if it is remembered."""
     return next((o for o in operations if o.operation == operation), None)
 
 
 def running(operations: Operations) -> list[str]:
-    """The ids of those that have not ended."""
+    """The ids of the running operations."""
     return [o.operation for o in operations if o.state is OperationState.RUNNING]
 
 
 def with_started(
     operations: Operations, operation: str, kind: str = "", since_ms: int = 0
 ) -> Operations:
-    """One more, running; the oldest finished ones are forgotten."""
+    """Add a running operation; the oldest finished ones are forgotten."""
     return _bounded((*operations, Operation(operation, kind=kind, since_ms=since_ms)))
 
 
 def with_satisfied(
     operations: Operations, operation: str, kind: str = "", since_ms: int = 0
 ) -> Operations:
-    """One more that had nothing to do and succeeded."""
+    """Add an operation that succeeded because there was nothing to do."""
     done = Operation(operation, OperationState.SUCCEEDED, kind=kind, since_ms=since_ms)
     return _bounded((*operations, done))
 
 
 def with_frequent(operations: Operations, operation: str, kind: str) -> Operations:
-    """As `with_satisfied`; of the kind only the last `FREQUENT_COUNT_MAX` are remembered."""
+    """Like `with_satisfied`, but only the last `FREQUENT_COUNT_MAX` of the kind are remembered."""
     alike = [o.operation for o in operations if o.kind == kind]
     forgotten = set(alike[: max(0, len(alike) + 1 - FREQUENT_COUNT_MAX)])
     kept = tuple(o for o in operations if o.operation not in forgotten)
@@ -72,7 +73,7 @@ def with_frequent(operations: Operations, operation: str, kind: str) -> Operatio
 def with_finished(
     operations: Operations, finished: Iterable[str], error: ErrorBody | None = None
 ) -> Operations:
-    """The named ones ended: well, or with `error`."""
+    """End the named operations: successfully, or with `error`."""
     ended = frozenset(finished)
     state = OperationState.SUCCEEDED if error is None else OperationState.FAILED
     return tuple(
@@ -81,7 +82,7 @@ def with_finished(
 
 
 def finished_between(before: Operations, after: Operations) -> list[Operation]:
-    """The operations that ended on the way from `before` to `after`."""
+    """The operations that ended between `before` and `after`."""
     ran = set(running(before))
     known = {o.operation for o in before}
     return [
@@ -93,14 +94,14 @@ def finished_between(before: Operations, after: Operations) -> list[Operation]:
 
 
 def check_room(operations: Operations) -> None:
-    """Raises Busy when one more could not be remembered."""
+    """Raises Busy if one more could not be remembered."""
     waiting = len(running(operations))
     if waiting >= OPERATION_COUNT_MAX:
         raise Busy("too many commands wait for the same operation", waiting=waiting)
 
 
 def refuse_late(command: CommandBase, now_ms: int) -> None:
-    """Raises DeadlinePassed when nobody waits for the command any more."""
+    """Raises DeadlinePassed if the command's caller no longer waits."""
     if command.deadline_ms and now_ms > command.deadline_ms:
         raise DeadlinePassed(
             "the command's deadline passed before it was decided",

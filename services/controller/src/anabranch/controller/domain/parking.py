@@ -1,8 +1,8 @@
-"""Commands whose handling fails because of a defect: how often they are tried, what is put aside.
+"""Parking of commands whose handling fails because of a defect.
 
-A refusal is an answer and `TryAgain` is the stores' fault; a defect is ours, and trying again
-will hardly help. So after a few tries over half a minute the command is *parked*, with all that
-is needed to publish it again, and its bucket goes on.
+A refusal is an answer, and `TryAgain` is the stores' fault. A defect is a programming error, so
+retries will hardly help. After a few attempts over half a minute the command is *parked*, with
+everything needed to publish it again, and its bucket continues.
 """
 
 import json
@@ -16,20 +16,21 @@ from anabranch.common.runtime.backoff import Backoff
 
 PARK_AT_COUNT = 10
 PAUSES = Backoff(first_s=0.1, longest_s=5.0)
-"""Between the tries: 11 to 22 s until the last."""
+"""The pauses between attempts: 11 to 22 s in total before the last."""
 ERROR_LENGTH_MAX = 1000
 ABOUT_HEADER = "Anabranch-Parked"
-"""Beside the command's own headers: what is known of the parking, as JSON."""
+"""Holds the details of the parking, as JSON, beside the command's own headers."""
 SCHEMA_NUMBER = 1
 _COMMAND_ID = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 _SERVERS_OWN = "nats-"
-"""Headers with this prefix steer the server: kept, they would steer it again."""
+"""Headers with this prefix control the server, and would do so again if they were kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedCommand:
-    """A command that was put aside. Times are Unix ms; `headers` are those it came with, less
-    those that steer the server; `error` is the last one."""
+    """A parked command. Times are Unix ms; `headers` are the command's, without those that control
+    the server; `error` is the last one.
+    """
 
     command_id: str
     bucket: int
@@ -44,7 +45,7 @@ class ParkedCommand:
 
 @dataclass(frozen=True, slots=True)
 class Defects:
-    """The defects in a row of one command, known by its sequence number in the queue."""
+    """Consecutive defects of one command, which its sequence number in the queue identifies."""
 
     sequence: int
     count: int
@@ -53,14 +54,14 @@ class Defects:
 
     @classmethod
     def after(cls, before: Self | None, sequence: int, now_ms: int) -> Self:
-        """With one more defect of the command; those of another one do not count."""
+        """Add one more defect of the command; those of another command do not count."""
         if before is None or before.sequence != sequence:
             return cls(sequence, 1, now_ms, now_ms)
         return cls(sequence, before.count + 1, before.first_ms, now_ms)
 
 
 def command_id_in(body: bytes, sequence: int) -> str:
-    """The id that the command says it has; one made of its sequence number if it says none."""
+    """The command's id in its body; if there is none, an id made of its sequence number."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -72,9 +73,9 @@ def command_id_in(body: bytes, sequence: int) -> str:
 
 
 def headers_to_keep(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that go with the command when it is published again.
+    """The headers to keep for publishing the command again.
 
-    A token is left out: it is a secret, and it would have expired by then.
+    A token is omitted: it is a secret, and it would have expired by then.
     """
     return {
         name: value
@@ -99,7 +100,7 @@ def parked_headers(command: ParkedCommand) -> dict[str, str]:
 def parked_command(
     bucket: int, command_id: str, headers: Mapping[str, str], body: bytes
 ) -> ParkedCommand:
-    """What `parked_headers` told; what is missing there, or damaged, is empty or 0."""
+    """The inverse of `parked_headers`; missing or damaged values are empty or 0."""
     about = _about(headers.get(ABOUT_HEADER, ""))
     return ParkedCommand(
         command_id=command_id,

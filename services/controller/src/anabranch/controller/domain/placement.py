@@ -1,19 +1,20 @@
-"""Which store shall own which container. Pure.
+"""The placement of containers on stores. Pure.
 
-The strategy is *least loaded*: containers are counted, and no two live stores shall differ by more
-than one. What may happen to a container depends on what its store holds of it:
+The strategy is *least loaded*: the numbers of containers of two live stores shall differ by at most
+one. The possible actions depend on the data that the container's store holds:
 
     no placement                          → Create, at once
-    nobody served it, and its store is    → Retarget, at once: there is nothing to be lost
+    no store served it, and its store is  → Retarget, at once: there is no data to lose
       dead
-    it serves on a store that has too     → Move: it is asked to leave, one at a time, once the
+    it serves on a store that has too     → Move: its store releases it, one at a time, once the
       many                                  live stores have settled
     it moves to a store that died         → Move to its own store: it stays
     its log is on a dead store            → nothing: its bytes are there, and nowhere else
-    pinned                                → nothing, but for the first two
+    pinned                                → nothing, except for the first two
 
-Operators move containers by `placement_changes.py`. Of those that could leave, the lowest number
-leaves; of equal stores, the lowest id is taken; so equal inputs give equal decisions.
+Operators move containers with `placement_changes.py`. Among candidates, the container with the
+lowest number moves, and among equal stores the one with the lowest id is taken; so equal inputs
+give equal decisions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ DIFFERENCE_MAX = 1
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """A store as placement sees it. `live`: alive as far as is known."""
+    """A store as placement sees it. `live`: alive as far as known."""
 
     live: bool
     rack: str = ""
@@ -49,7 +50,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Retarget:
-    """The container is placed elsewhere at once: nobody served it where it was."""
+    """Place the container elsewhere at once: no store served it where it was."""
 
     container: int
     store: str
@@ -57,7 +58,7 @@ class Retarget:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The container is asked to leave for the store; for its own one: to stay."""
+    """Ask the container's store to release it for `store`; its own store means that it stays."""
 
     container: int
     store: str
@@ -73,7 +74,7 @@ def assign(
     *,
     settled: bool = True,
 ) -> list[Assignment]:
-    """What to do now, in container order; nothing while no store is live.
+    """The actions that are due, in container order; none while no store is live.
 
     `settled`: whether containers may be moved to balance the stores.
     """
@@ -95,7 +96,7 @@ def assign(
 
 
 def _load(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) -> dict[str, int]:
-    """How many containers each live store has, or will have."""
+    """The number of containers that each live store has, or will have."""
     load = {store: 0 for store, view in sorted(stores.items()) if view.live}
     for placement in placements.values():
         if _is_stranded(placement, stores):
@@ -111,7 +112,7 @@ def _is_live(store: str, stores: Mapping[str, StoreView]) -> bool:
 
 
 def _is_stranded(found: Placement, stores: Mapping[str, StoreView]) -> bool:
-    """Whether nobody served it, and nobody will."""
+    """Whether no store served it, and none will."""
     waits = found.state in WAITING_FOR_OPERATOR
     return not found.log_id and not waits and not _is_live(found.owner, stores)
 
@@ -133,7 +134,7 @@ def _is_moving(found: Placement, stores: Mapping[str, StoreView]) -> bool:
 def _balance(
     containers: Sequence[int], placements: Mapping[int, Placement], load: Mapping[str, int]
 ) -> list[Assignment]:
-    """The one move that comes next: from the fullest store that can give one."""
+    """The next move: one container from the fullest store that can give one."""
     receiver = min(load, key=lambda store: (load[store], store))
     for giver in sorted(load, key=lambda store: (-load[store], store)):
         if load[giver] - load[receiver] <= DIFFERENCE_MAX:
@@ -154,7 +155,8 @@ def serving(
 ) -> tuple[int, Endpoint | None]:
     """(container epoch, endpoint) of the store that serves the container; (0, None) if none.
 
-    A store that seems to be down is told all the same: it may be this controller that is cut off.
+    A store that seems to be down is included, because this controller may be the one that is cut
+    off.
     """
     if placement is None or placement.state is not PlacementState.OPEN:
         return 0, None

@@ -1,15 +1,15 @@
-"""What an operator may change about a placement. Pure; each returns the placement as it shall be.
+"""Changes of a placement by an operator. Pure; each function returns the new placement.
 
     move     its owner serves, or will again  → the owner is asked to release it: `target`
-             nobody served since its release  → it is placed on the other node at once
+             no store served since release    → it is placed on the other node at once
              it is pinned, so that it is not moved again to balance the stores
     unpin    it may be moved to balance the stores
     abandon  its owner is lost for good       → it is placed on another node, and the logs that
                                                 were opened until now are void
-    enable   it is disabled or offline        → it is assigned again, under a higher epoch, by
-                                                which its store tells this from what came before
+    enable   it is disabled or offline        → it is assigned again, under a higher epoch, which
+                                                tells its store that this is a new assignment
 
-A change that is already made is success, and changes nothing.
+A change that is already made succeeds and changes nothing.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,7 @@ from anabranch.common.model.cluster import (
 
 
 def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
-    """The container shall be `node`'s, and stay there until it is unpinned.
+    """Assign the container to `node`, where it stays until it is unpinned.
 
     Raises NodeNotFound, Conflict (disabled or offline).
     """
@@ -46,14 +46,14 @@ def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
 
 
 def unpin(found: Placement) -> Placement:
-    """The container may be moved to balance the stores; a move under way goes on."""
+    """Allow moves of the container to balance the stores; a pending move continues."""
     return replace(found, pinned=False)
 
 
 def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) -> Placement:
-    """The container shall be `node`'s, whatever its owner still holds of it.
+    """Assign the container to `node`, and give up the data that only its owner holds.
 
-    Raises NodeNotFound, InvalidRequest (it is that node's).
+    Raises NodeNotFound, InvalidRequest (it is already assigned to that node).
     """
     if found.owner == node:
         raise InvalidRequest(
@@ -76,7 +76,7 @@ def abandon(found: Placement, node: str, nodes: Collection[str], now_ms: int) ->
 
 
 def enable(found: Placement) -> Placement:
-    """The container shall be opened again where it is."""
+    """Open the container again on its store."""
     if found.state not in WAITING_FOR_OPERATOR:
         return found
     return replace(
@@ -89,7 +89,7 @@ def enable(found: Placement) -> Placement:
 
 
 def placed_elsewhere(found: Placement, node: str) -> Placement:
-    """Nobody served since the last release: logs opened since then are empty, so they are void."""
+    """No store served since the last release: logs opened since are empty, so they are void."""
     assert not found.log_id
     void = found.void or VoidLogs(0, 0)
     return replace(_placed(found, node), void=replace(void, through=found.container_epoch))

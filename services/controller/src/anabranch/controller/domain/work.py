@@ -1,4 +1,4 @@
-"""What is to be done next for an aggregate, as operators see it. Pure."""
+"""The next step of an aggregate, as operators see it. Pure."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from anabranch.common.contracts.place import Place
 class Wish(NamedTuple):
     """The intent that is being performed.
 
-    `kind`: "" where there is none; `since_ms`: since when it is pending, 0 where not remembered;
+    `kind`: "" without one; `since_ms`: when it was accepted, 0 if that was not recorded;
     `commands`: those that wait for it.
     """
 
@@ -20,7 +20,7 @@ class Wish(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PendingWork:
-    """A step that an aggregate has to do, and the intent that it belongs to."""
+    """A due step of an aggregate, and its intent."""
 
     place: Place
     step: str

@@ -1,4 +1,4 @@
-"""What is refused of the times that writers note, and a page of what is known. Pure."""
+"""Refusals of writers' time notes, and a page of marks. Pure."""
 
 from typing import NamedTuple, NoReturn
 
@@ -8,8 +8,9 @@ from anabranch.common.model.names import StreamRef
 
 
 class MarkPage(NamedTuple):
-    """Marks by writer id, as of `now_ms` of the clock that they were noted by. `following`: the
-    last writer id that was looked at, where more follow; else empty."""
+    """Marks by writer id, as of `now_ms` of the clock that noted them. `following`: the last
+    examined writer id if more follow; else empty.
+    """
 
     now_ms: int
     marks: tuple[WriterMark, ...]
@@ -17,7 +18,7 @@ class MarkPage(NamedTuple):
 
 
 def refuse_earlier(writer_id: str, timestamp_ms: int, noted_ms: int) -> NoReturn:
-    """A writer's time goes forward or stays."""
+    """Refuse a time before the writer's last one."""
     raise InvalidRequest(
         "the writer's time is lower than its last one",
         remedy="note increasing times, or use a new writer",
@@ -28,7 +29,7 @@ def refuse_earlier(writer_id: str, timestamp_ms: int, noted_ms: int) -> NoReturn
 
 
 def refuse_lower(writer_id: str, segment: int, offset: int, noted: int) -> NoReturn:
-    """A writer's position in a segment goes forward or stays, whatever the time."""
+    """Refuse a position before the writer's last one in the segment, whatever the time."""
     raise InvalidRequest(
         "the writer's position is lower than its last one",
         remedy="note increasing positions of acknowledged events, or use a new writer",
@@ -40,7 +41,7 @@ def refuse_lower(writer_id: str, segment: int, offset: int, noted: int) -> NoRet
 
 
 def refuse_more_writers(stream: StreamRef, writers_max: int) -> NoReturn:
-    """What is kept of a stream is bounded."""
+    """Refuse another writer: the number of marks per stream is bounded."""
     raise Overloaded(
         "too many writers of the stream note times",
         remedy="remove unused writers, or wait a day until they expire",

@@ -1,1 +1,1 @@
-"""The reader group aggregate: what a group is configured to be, and what it needs of others."""
+"""The reader group aggregate: a group's configuration, and its needs of other aggregates."""

@@ -1,4 +1,4 @@
-"""What a command does to a reader group: the events that follow from it, or a rejection."""
+"""Decides commands on a reader group: the events that follow, or a rejection."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ GroupCommand = CreateReaderGroup | ResetReaderGroup | DeleteReaderGroup
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a decision takes into account besides the group and the command.
+    """The circumstances of a decision besides the group and the command.
 
-    `open_scope_incarnation`: that of the scope as read just before, None if it is absent or
-    closing. `streams`: those that the command names and that were ever created, by name.
+    `open_scope_incarnation`: that of the scope as just read, None if it is absent or closing.
+    `streams`: the named streams that ever existed, by name.
     """
 
     open_scope_incarnation: int | None
@@ -121,7 +121,7 @@ def _reset(
 def _delete(
     group: ReaderGroup, command: DeleteReaderGroup, at: Circumstances
 ) -> Sequence[GroupEvent]:
-    """Whatever the group does ends by it."""
+    """A deletion ends the group's creation or reset."""
     _require_live(group, command, at)
     if group.status is GroupState.DELETING:
         return (GroupIntentJoined(command_id=command.command_id),)

@@ -34,7 +34,7 @@ class GroupJoinedScope(Contract):
 
 
 class GroupCreateFailed(Contract):
-    """The group never came to be, and nothing was made for it."""
+    """The group was never created, and nothing was made for it."""
 
     kind: Literal["group_create_failed"] = "group_create_failed"
     schema_number: Literal[1] = 1
@@ -49,14 +49,14 @@ class GroupStateMade(Contract):
 
 
 class GroupCreated(Contract):
-    """The group subscribes to its streams, if it is to."""
+    """The group subscribes to its streams, if its retention requires this."""
 
     kind: Literal["group_created"] = "group_created"
     schema_number: Literal[1] = 1
 
 
 class GroupResetting(Contract):
-    """A reset was accepted: from `generation` on the group reads as `config` says."""
+    """A reset was accepted: from `generation` on the group reads as `config` specifies."""
 
     kind: Literal["group_resetting"] = "group_resetting"
     schema_number: Literal[1] = 1
@@ -74,7 +74,7 @@ class GroupReset(Contract):
 
 
 class GroupDeleting(Contract):
-    """`ended_error`: what a creation or reset that this puts an end to failed of."""
+    """A deletion was accepted. `ended_error`: the error of the creation or reset that it ends."""
 
     kind: Literal["group_deleting"] = "group_deleting"
     schema_number: Literal[1] = 1
@@ -96,7 +96,7 @@ class GroupDeleted(Contract):
 
 
 class GroupIntentJoined(Contract):
-    """Another command wants just what is being done."""
+    """Another command joined the pending work, which is exactly what it wants."""
 
     kind: Literal["group_intent_joined"] = "group_intent_joined"
     schema_number: Literal[1] = 1

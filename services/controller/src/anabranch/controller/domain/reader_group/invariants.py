@@ -1,4 +1,4 @@
-"""What every decision on a reader group must keep, checked on (before, after) of each append.
+"""The invariants of every decision on a reader group, checked on (before, after) of each append.
 
 The numbers are those of docs/invariants.md.
 """

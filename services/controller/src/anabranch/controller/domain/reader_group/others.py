@@ -1,8 +1,8 @@
-"""What a reader group tells other aggregates, which are its streams and its state stream. Pure.
+"""The commands of a reader group to other aggregates: its streams and its state stream. Pure.
 
-It changes none of them but sends them commands through the queue, and what became of one is seen
-in the aggregate. A command's id follows from the group's life and what is told, so a repeated one
-is recognised.
+A group changes none of them, but sends them commands through the queue and sees the results in the
+aggregates. A command's id follows from the group's incarnation and the command's content, so a
+repeated one is recognised.
 """
 
 from typing import NamedTuple, TypeVar
@@ -21,9 +21,9 @@ OtherCommand = CreateStream | SealStream | DeleteStream | AddSubscriber | Remove
 
 
 class Need(NamedTuple):
-    """Whether something of another aggregate is as it has to be; if not, what to tell it now.
+    """Whether a need of another aggregate is met; if not, the command to send now.
 
-    No `command`: it is on its way there.
+    Without a `command`, the aggregate is already changing as needed.
     """
 
     is_done: bool
@@ -34,7 +34,7 @@ DONE = Need(is_done=True)
 
 
 def life_of(group: ReaderGroup) -> str:
-    """Names this life of the group, for all times."""
+    """A name of this incarnation of the group, unique for all time."""
     return f"{group.ref}/{group.incarnation}"
 
 
@@ -45,9 +45,9 @@ def state_stream_of(group: ReaderGroup) -> StreamRef:
 
 
 def state_stream_to_live(group: ReaderGroup, stream: Stream | None) -> Need:
-    """The state stream, made for this life of the group, takes events.
+    """The need that the state stream of this incarnation takes events.
 
-    One that an earlier life left behind is deleted first.
+    A state stream that an earlier incarnation left behind is deleted first.
     """
     if stream is None or not stream.is_live:
         return Need(is_done=False, command=_creation(group, stream))
@@ -57,10 +57,10 @@ def state_stream_to_live(group: ReaderGroup, stream: Stream | None) -> Need:
 
 
 def state_stream_to_go(group: ReaderGroup, stream: Stream | None, *, may_come: bool) -> Need:
-    """The state stream is deleted, and no command that is still under way can make it.
+    """The need that the state stream is deleted, and that no late command can create it.
 
-    `may_come`: such a command may be under way. Then its decision is had first: it is sent again,
-    and what it makes is deleted.
+    `may_come`: such a command may be on its way. It is then sent again so that it is decided, and
+    the stream that it creates is deleted.
     """
     if stream is not None and stream.is_live:
         return Need(is_done=False, command=next_command(life_of(group), stream))
@@ -70,7 +70,7 @@ def state_stream_to_go(group: ReaderGroup, stream: Stream | None, *, may_come: b
 
 
 def subscription(group: ReaderGroup, stream: Stream | None) -> Need:
-    """The stream knows the group as a subscriber of this generation, or is gone."""
+    """The need that the stream has the group as a subscriber of this generation, or is gone."""
     if stream is None or _is_gone(stream):
         return DONE
     if stream.subscriptions.has(str(group.ref), (group.incarnation, group.generation)):
@@ -79,7 +79,10 @@ def subscription(group: ReaderGroup, stream: Stream | None) -> Need:
 
 
 def end_of_subscription(group: ReaderGroup, stream: Stream | None) -> Need:
-    """The stream knows that the group subscribes no more, up to this generation, or is gone."""
+    """The need that the stream knows that the group no longer subscribes, or is gone.
+
+    This covers the group's generations up to the present one.
+    """
     if stream is None or _is_gone(stream):
         return DONE
     if stream.subscriptions.has_left(str(group.ref), (group.incarnation, group.generation)):
@@ -88,7 +91,7 @@ def end_of_subscription(group: ReaderGroup, stream: Stream | None) -> Need:
 
 
 def groups_concerned(before: Stream, after: Stream) -> list[GroupRef]:
-    """The groups that may have waited for what happened to the stream."""
+    """The groups that may have waited for this change of the stream."""
     assert after.ref is not None
     if is_internal(after.ref.stream):
         group = after.ref.stream.removeprefix(STATE_STREAM_PREFIX)
@@ -133,11 +136,13 @@ def _creation(group: ReaderGroup, stream: Stream | None) -> CreateStream:
 
 
 def _creation_id(group: ReaderGroup, incarnation_before: int) -> str:
-    """An attempt may fail, because the scope is closed for a while; the next one is another one."""
+    """An attempt may fail, because the scope is closed for a while; the next attempt has another
+    id.
+    """
     return derived_id(life_of(group), "create_state_stream", str(incarnation_before))
 
 
 def _is_made_for(group: ReaderGroup, stream: Stream) -> bool:
-    """Whether the last life of the state stream began for this life of the group."""
+    """Whether the state stream's last incarnation was made for this incarnation of the group."""
     created_by = _creation_id(group, stream.incarnation - 1)
     return operations.find(stream.operations, created_by) is not None

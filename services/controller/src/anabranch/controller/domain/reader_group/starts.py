@@ -1,7 +1,7 @@
-"""Where a reader group begins to read: its configuration with every start resolved. Pure.
+"""A reader group's configuration with every start resolved to a cut. Pure.
 
-What is stored is concrete, so that the group begins at the same place whoever of its readers comes
-first, and whenever.
+The stored configuration is concrete, so that the group begins at the same place whichever reader
+comes first, and whenever.
 """
 
 from collections.abc import Mapping
@@ -21,22 +21,22 @@ from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.subscribers import offsets_of
 
 POSITIONS_MAX = 4_000
-"""Of all cuts of a configuration together, so that it fits into a message."""
+"""The maximum over all cuts of a configuration, so that it fits into a message."""
 READABLE = (StreamState.ACTIVE, StreamState.SEALED)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenStream:
-    """A stream as read just before the decision."""
+    """A stream as just read."""
 
     stream: Stream
     history: History
 
 
 def resolved(config: ReaderGroupConfig, seen: Mapping[str, SeenStream]) -> ReaderGroupConfig:
-    """The same with concrete starts; its cuts are cuts of the streams that were seen.
+    """The configuration with concrete starts; its cuts are cuts of the streams that were read.
 
-    Raises StreamNotFound, InvalidCut (also where a start lies behind its end), InvalidRequest.
+    Raises StreamNotFound, InvalidCut (also if a start lies after its end), InvalidRequest.
     """
     streams = tuple(_resolved(each, seen.get(each.stream)) for each in config.streams)
     count = sum(len(each.start) + len(each.end) for each in streams)

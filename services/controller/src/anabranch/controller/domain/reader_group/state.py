@@ -1,10 +1,10 @@
-"""A reader group's state and how events change it.
+"""A reader group's state, and how events change it.
 
 The table is `MACHINE`. A creation begins the next incarnation, a reset the next generation.
 
-`GroupIntentJoined` notes a command that wants what is being done. A deletion puts an end to a
-creation or a reset, whatever holds it up. DELETED is the tombstone: it keeps the incarnation and
-the operations, and creating the name again is a compare-and-set on it.
+`GroupIntentJoined` adds a command that wants the pending work. A deletion ends a creation or a
+reset, whatever delays it. DELETED is the tombstone: it keeps the incarnation and the operations,
+and creating the name again is a compare-and-set on it.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from anabranch.controller.domain.reader_group.events import GroupEvent
 
 
 class GroupStep(StrEnum):
-    """What the workflows of a reader group may have to do."""
+    """The steps of a reader group's workflows."""
 
     JOIN_SCOPE = "join_scope"
     MAKE_STATE_STREAM = "make_state_stream"
@@ -41,21 +41,22 @@ class GroupStep(StrEnum):
 class ReaderGroup:
     """A reader group.
 
-    ref, incarnation     its name, None before it was ever used, and which life of the name this is
+    ref, incarnation     its name, None if the name was never used; the number of its lives
     status               None: the name was never used
-    scope_incarnation    the life of the scope that it was created in
-    has_joined_scope     that life was seen open after the creation was stored
-    has_state_stream     the stream of its readers' state exists
-    has_unsubscribed     a deletion has left all streams
-    generation           counts the resets of this life, from 0
-    config               None before the first creation, and of a tombstone
+    scope_incarnation    the incarnation of the scope in which it was created
+    has_joined_scope     it is a member of that incarnation of the scope
+    has_state_stream     the stream with its readers' shared state exists
+    has_unsubscribed     its deletion has left all streams
+    generation           the number of resets in this incarnation
+    config               None before the first creation, and for a tombstone
     subscribed           the streams that may know it from before this generation, sorted
     created_ms           Unix ms
-    pending, since_ms    the commands that want what is being done, and since when
-    operations           the commands accepted last, and what became of them
+    pending, since_ms    the commands that want the pending work, and when it was accepted
+    operations           the last accepted commands, with their outcomes
 
-    Always: `pending` is empty unless the status is CREATING, RESETTING or DELETING, and has just
-    the operations that run; no stream leaves `touched` before it was told. `invariants.py` has all.
+    Invariants: `pending` is empty unless the status is CREATING, RESETTING or DELETING, and holds
+    exactly the running operations; a stream leaves `touched` only after it knows the change.
+    `invariants.py` has all of them.
     """
 
     ref: GroupRef | None = None
@@ -75,12 +76,12 @@ class ReaderGroup:
 
     @property
     def is_live(self) -> bool:
-        """The name is taken, though the group may be half-created or half-deleted."""
+        """Whether the name is taken, even if the group is half-created or half-deleted."""
         return self.status not in (None, GroupState.DELETED)
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The streams that it is to subscribe to at the present generation, sorted."""
+        """The streams to which it shall subscribe at the present generation, sorted."""
         if self.config is None or self.config.retention is GroupRetention.NONE:
             return ()
         return tuple(sorted(each.stream for each in self.config.streams))
@@ -96,7 +97,7 @@ KIND_OF = {
     GroupState.RESETTING: "reset",
     GroupState.DELETING: "delete",
 }
-"""Of the intent that is being performed, by what the group is doing."""
+"""The intent that is being performed, by the group's status."""
 
 
 _CREATING, _ACTIVE, _RESETTING = GroupState.CREATING, GroupState.ACTIVE, GroupState.RESETTING
@@ -129,7 +130,7 @@ def evolve(group: ReaderGroup, event: GroupEvent) -> ReaderGroup:
 
 
 def _evolved(group: ReaderGroup, event: GroupEvent) -> ReaderGroup:
-    """All but its status."""
+    """Everything except the status."""
     match event:
         case events.GroupCreating():
             return _creating(group, event)
@@ -204,13 +205,13 @@ def _joined(group: ReaderGroup, event: events.GroupIntentJoined) -> ReaderGroup:
 
 
 def _ended(group: ReaderGroup, error: ErrorBody | None = None) -> ReaderGroup:
-    """What was pending has ended, well or with `error`."""
+    """End the pending commands, successfully or with `error`."""
     ended = operations.with_finished(group.operations, group.pending, error)
     return replace(group, pending=(), since_ms=0, operations=ended)
 
 
 def _tombstone(group: ReaderGroup) -> ReaderGroup:
-    """What stays of a group for ever."""
+    """The permanent remainder of a deleted group."""
     return ReaderGroup(
         ref=group.ref,
         incarnation=group.incarnation,
@@ -221,7 +222,7 @@ def _tombstone(group: ReaderGroup) -> ReaderGroup:
 
 
 def next_step(group: ReaderGroup) -> GroupStep | None:
-    """What must be done next, if anything."""
+    """The step that is due, if any."""
     match group.status:
         case GroupState.CREATING if not group.has_joined_scope:
             return GroupStep.JOIN_SCOPE

@@ -1,1 +1,1 @@
-"""The scope aggregate: a name space for streams."""
+"""The scope aggregate: a namespace of streams."""

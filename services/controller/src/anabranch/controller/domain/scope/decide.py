@@ -1,4 +1,4 @@
-"""What a command does to a scope: the events that follow from it, or a rejection."""
+"""Decides commands on a scope: the events that follow, or a rejection."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What is told to whatever is in a scope that is deleted recursively. Pure."""
+"""The commands to the members of a scope that is deleted recursively. Pure."""
 
 import hashlib
 
@@ -13,10 +13,10 @@ from anabranch.controller.domain.stream.state import Stream
 
 
 def next_command(workflow: str, stream: Stream) -> SealStream | DeleteStream | None:
-    """What the stream needs on its way to be deleted; None: nothing now.
+    """The command that the stream needs now on its way to deletion; None if none.
 
     `workflow` names the deletion. The same need makes the same command, so it may be posted
-    again and again and is carried out once.
+    repeatedly and is carried out once.
     """
     assert stream.ref is not None
     command: type[SealStream | DeleteStream]
@@ -36,7 +36,7 @@ def next_command(workflow: str, stream: Stream) -> SealStream | DeleteStream | N
 
 
 def group_command(workflow: str, group: ReaderGroup) -> DeleteReaderGroup | None:
-    """The same of a reader group."""
+    """The command that the reader group needs now; None if none."""
     assert group.ref is not None
     if not group.is_live or group.status is GroupState.DELETING:
         return None
@@ -49,6 +49,6 @@ def group_command(workflow: str, group: ReaderGroup) -> DeleteReaderGroup | None
 
 
 def derived_id(workflow: str, step: str, about: str) -> str:
-    """The id of the command that a workflow's step posts about something: always the same."""
+    """The id of a command that a workflow's step posts about a member: always the same."""
     # None of the three contains a line break.
     return hashlib.blake2b(f"{workflow}\n{step}\n{about}".encode(), digest_size=20).hexdigest()

@@ -1,11 +1,11 @@
-"""A scope's state, its events and how they change it.
+"""A scope's state, its events, and how they change it.
 
-The table is `MACHINE`, in which a deletion that finds the scope not empty reopens it, and a name
-that was deleted is created again with the next incarnation.
+The table is `MACHINE`. A deletion that finds the scope not empty reopens it, and creating a deleted
+name again begins the next incarnation.
 
 `ScopeIntentJoined` adds a command to the pending deletion, and may make it recursive; a recursive
-one ends only with the scope. DELETING is closed: no stream may be created in it. DELETED is the
-tombstone: it keeps the incarnation and the operations, and creating the name again is a
+deletion ends only with the scope. DELETING is closed: no stream may be created in it. DELETED is
+the tombstone: it keeps the incarnation and the operations, and creating the name again is a
 compare-and-set on it.
 """
 
@@ -29,7 +29,7 @@ class ScopeStatus(StrEnum):
 
 
 class ScopeStep(StrEnum):
-    """What the workflow of a scope may have to do."""
+    """The steps of a scope's workflow."""
 
     DELETE_IF_EMPTY = "delete_if_empty"
     DELETE_STREAMS = "delete_streams"
@@ -39,15 +39,15 @@ class ScopeStep(StrEnum):
 class Scope:
     """A scope.
 
-    name, incarnation    the name, and which life of it this is; "" and 0 before it was ever used
+    name, incarnation    the name and the number of its lives; "" and 0 if it was never used
     status               None: the name was never used
     created_ms           Unix ms
     pending              the commands that want its deletion
-    is_recursive         the deletion is of all that is in it, too
-    operations           the commands accepted last, and what became of them
+    is_recursive         the deletion includes its members
+    operations           the last accepted commands, with their outcomes
 
-    Always: `pending` is empty unless the status is DELETING, and has just the operations that run;
-    only a deletion is recursive.
+    Invariants: `pending` is empty unless the status is DELETING, and holds exactly the running
+    operations; only a deletion is recursive.
     """
 
     name: str = ""
@@ -60,12 +60,12 @@ class Scope:
 
     @property
     def is_live(self) -> bool:
-        """It exists, though it may be closing."""
+        """Whether it exists, even if it is closing."""
         return self.status in (ScopeStatus.ACTIVE, ScopeStatus.DELETING)
 
     @property
     def is_open(self) -> bool:
-        """Streams may be created in it."""
+        """Whether streams may be created in it."""
         return self.status is ScopeStatus.ACTIVE
 
 
@@ -88,7 +88,9 @@ class ScopeDeleting(Contract):
 
 
 class ScopeIntentJoined(Contract):
-    """Another command wants the scope deleted. `recursive`: from now on with its streams."""
+    """Another command joined the deletion. `recursive`: the deletion includes its streams from now
+    on.
+    """
 
     kind: Literal["scope_intent_joined"] = "scope_intent_joined"
     schema_number: Literal[1] = 1
@@ -132,7 +134,7 @@ def evolve(scope: Scope, event: ScopeEvent) -> Scope:
 
 
 def _evolved(scope: Scope, event: ScopeEvent) -> Scope:
-    """All but its status."""
+    """Everything except the status."""
     match event:
         case ScopeCreated():
             return Scope(
@@ -171,7 +173,7 @@ def _rested(scope: Scope, error: ErrorBody | None = None) -> Scope:
 
 
 def next_step(scope: Scope) -> ScopeStep | None:
-    """What must be done next, if anything."""
+    """The step that is due, if any."""
     if scope.status is not ScopeStatus.DELETING:
         return None
     return ScopeStep.DELETE_STREAMS if scope.is_recursive else ScopeStep.DELETE_IF_EMPTY

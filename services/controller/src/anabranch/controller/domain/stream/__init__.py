@@ -1,1 +1,1 @@
-"""The stream aggregate: which segments a stream consists of, and its life."""
+"""The stream aggregate: the segments of a stream, and its life."""

@@ -1,7 +1,7 @@
-"""What a stream's present state answers to queries. Pure.
+"""Answers to queries that follow from a stream's present state. Pure.
 
-Segments that a pending scale or roll has made, but whose epoch is not the current one yet, are
-known to writers and readers already: `planned` finds them.
+Writers and readers already know segments that a pending scale or roll has created, before their
+epoch becomes current: `planned` finds them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ class Where(TypedDict):
 
 
 def where(ref: StreamRef, segment: SegmentId, keys: KeyRange) -> Where:
-    """How a segment is named in answers."""
+    """The fields that name a segment in answers."""
     return Where(
         segment_id=segment,
         name=segment_name(ref, segment),
@@ -36,7 +36,7 @@ def where(ref: StreamRef, segment: SegmentId, keys: KeyRange) -> Where:
 
 
 def in_stream(ref: StreamRef, segments: Iterable[SegmentRange]) -> list[queries.SegmentInStream]:
-    """The segments in the order given."""
+    """The segments in the given order."""
     return [queries.SegmentInStream(**where(ref, s.segment_id, s.keys)) for s in segments]
 
 
@@ -47,7 +47,7 @@ def ref_of(stream: Stream) -> StreamRef:
 
 
 def described(stream: Stream, revision: int) -> queries.StreamDescription:
-    """A live stream."""
+    """The description of a live stream."""
     ref, state, current = ref_of(stream), stream.state, stream.epochs[-1]
     assert state is not None
     return queries.StreamDescription(
@@ -108,7 +108,7 @@ def scale_checked(stream: Stream, stream_epoch: int) -> asked.ScaleChecked:
 
 
 class Change(NamedTuple):
-    """Segments that are about to be sealed, and those that exist already and replace them."""
+    """Segments that are about to be sealed, and their replacements, which already exist."""
 
     sealed: Sequence[SegmentRange]
     created: Sequence[SegmentRange]

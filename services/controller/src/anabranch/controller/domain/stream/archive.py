@@ -1,11 +1,11 @@
-"""Which epochs leave a stream's state for a history chunk, and the chunks' bytes. Pure.
+"""Selects the epochs that move from a stream's state to a history chunk, and encodes chunks. Pure.
 
-A stream's state would grow with its age, and a snapshot of it must stay small. So its oldest epochs
-move to chunks, which never change. A chunk is the shortest run of epochs with `CHUNK_ENTRIES`
-segments created or sealed; it depends on nothing but the history before it, so whoever makes it,
-and whenever, makes the same. Only causes may differ, because earlier releases did not know them: a
-chunk that is stored already is taken if it holds the same epochs but for those. The current epoch
-stays in the state.
+A stream's state would grow with its age, and a snapshot of it must stay small. Its oldest epochs
+therefore move to chunks, which never change. A chunk is the shortest run of epochs with
+`CHUNK_ENTRIES` segments created or sealed. It depends only on the history before it, so every
+controller makes the same chunk at any time. Only causes may differ, because earlier releases did
+not know them: a stored chunk is accepted if it holds the same epochs apart from causes. The current
+epoch stays in the state.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ CHUNK_FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class HistoryChunk:
-    """Some epochs that follow each other, the oldest first."""
+    """Consecutive epochs, the oldest first."""
 
     format: int
     epochs: tuple[EpochRecord, ...]
@@ -32,7 +32,7 @@ class HistoryChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """What a chunk of any format says of itself."""
+    """The field that chunks of all formats share."""
 
     format: int
 
@@ -41,7 +41,7 @@ _CHUNKS, _NUMBERED = TypeAdapter(HistoryChunk), TypeAdapter(_Numbered)
 
 
 def due_chunk(epochs: Sequence[EpochRecord]) -> tuple[EpochRecord, ...]:
-    """Of the epochs in a state, those that are the next chunk; none if it is not due."""
+    """The epochs of the next chunk; none if no chunk is due."""
     entry_count = 0
     for index, record in enumerate(epochs[:-1], start=1):
         entry_count += len(record.created) + len(record.sealed)
@@ -56,10 +56,10 @@ def encode_chunk(epochs: Sequence[EpochRecord]) -> bytes:
 
 
 def holds(body: bytes, epochs: Sequence[EpochRecord]) -> bool:
-    """Whether a chunk that is stored already holds these epochs, whatever causes it says.
+    """Whether a stored chunk holds these epochs, regardless of causes.
 
     A controller of an earlier release, which knew no causes, may have stored the chunk, or the
-    snapshot that another controller made it from. Raises CorruptEvent, FormatTooNew.
+    snapshot from which another controller made it. Raises CorruptEvent, FormatTooNew.
     """
     found = decode_chunk(body, epochs[0].stream_epoch)
     return _without_causes(found) == _without_causes(epochs)

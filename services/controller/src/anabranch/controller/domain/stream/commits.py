@@ -1,9 +1,9 @@
-"""How a stream takes over what its transactions wrote: batches, and rolling. Pure.
+"""How a stream commits its transactions: batches, and rolling. Pure.
 
-Transactions commit in the order in which their outcomes were decided. A *batch* is the longest
-run at the beginning of that order whose transactions are of one logical epoch; it is an intent of
-the stream, so it takes turns with scales and truncations. What was opened in an epoch is written
-beside that epoch's segments, so:
+Transactions commit in the order in which their outcomes were decided. A *batch* is the longest run
+at the beginning of that order whose transactions belong to one logical epoch. It is an intent of
+the stream, so it takes turns with scales and truncations. A transaction writes beside the segments
+of the epoch in which it was opened, so:
 
     the batch's epoch is          its data goes to
     the current one, logically    the current segments of the same numbers
@@ -11,10 +11,10 @@ beside that epoch's segments, so:
                                   current ones as an epoch of their own (A+1), and are followed by
                                   duplicates of the current ones (A+2): the stream *rolls*
 
-A duplicate has the number and the keys of its original and another epoch. Its *reference epoch*
-is that of the original: so what was opened before a roll and what is opened after it are of one
-logical epoch, and need no second roll. For every key the order is: what was there, the
-transactions, what is written from then on.
+A duplicate has the number and the keys of its original and another epoch. Its *reference epoch* is
+that of the original. Transactions opened before and after a roll therefore belong to one logical
+epoch and need no second roll. For every key the order is: earlier events, the transactions, later
+events.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,16 +33,17 @@ from anabranch.controller.domain.stream.rows import reading
 
 BATCH_MAX = 100
 SOURCES_MAX = 1_000
-"""Segments that are merged into one segment by a batch of several transactions."""
+"""Segments that a batch of several transactions may merge into one segment."""
 OUTCOMES_KEPT = 500
 OUTCOMES_PER_CHUNK = 500
 OUTCOME_CHUNKS_MAX = 400
-"""Of one stream; the oldest go even if they are not old enough."""
+"""Per stream; beyond it the oldest are deleted even if they have not expired."""
 
 
 class Committing(NamedTuple):
-    """A transaction whose outcome is to be committed. `sources`: how many segments of its are
-    merged into each segment of the stream."""
+    """A transaction that is to be committed. `sources`: the number of its segments that are merged
+    into each segment of the stream.
+    """
 
     transaction_id: str
     stream_epoch: int
@@ -51,7 +52,7 @@ class Committing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a transaction. `stream_epoch`: in which it was opened."""
+    """The outcome of a transaction. `stream_epoch`: the epoch in which it was opened."""
 
     transaction_id: str
     is_committed: bool
@@ -88,15 +89,16 @@ class OutcomeChunk:
     ended_ms: int
 
     def may_hold(self, transaction: str) -> bool:
-        """False: it surely does not hold that one."""
+        """Whether it may hold that transaction; False is certain."""
         return self.first_id <= transaction <= self.last_id
 
 
 @dataclass(frozen=True, slots=True)
 class CommitsSeen:
-    """The batch that ended last: how many there were with it, and up to where they reach in the
-    segments of `stream_epoch`, in the order of their keys (empty after a roll). As long as the
-    epoch is the same, what they reach only grows."""
+    """The last finished batch: the number of batches up to it, and their ends in the segments of
+    `stream_epoch`, in the order of their keys (empty after a roll). As long as the epoch stays the
+    same, the ends only grow.
+    """
 
     count: int = 0
     stream_epoch: int = 0
@@ -106,9 +108,9 @@ class CommitsSeen:
 def next_batch(
     committing: Sequence[Committing], reference_of: Callable[[int], int]
 ) -> Sequence[Committing]:
-    """The first batch of what is to be committed, given in commit order.
+    """The first batch of these transactions, which are in commit order.
 
-    `reference_of(stream epoch)` is its reference epoch. Never empty if there is anything.
+    `reference_of(stream epoch)` is its reference epoch. The batch is empty only if they are.
     """
     batch: list[Committing] = []
     sources = 0
@@ -122,7 +124,7 @@ def next_batch(
 
 
 def duplicates(segments: Iterable[SegmentRange], stream_epoch: int) -> tuple[SegmentRange, ...]:
-    """The same segments, by number and keys, of another epoch, in the order given."""
+    """The same segments, by number and keys, in another epoch, in the given order."""
     return tuple(
         SegmentRange(segment_id(stream_epoch, number_of(s.segment_id)), s.keys) for s in segments
     )
@@ -135,8 +137,10 @@ def rolled_epochs(
     sizes: Sequence[int],
     at_ms: int,
 ) -> tuple[EpochRecord, EpochRecord]:
-    """The two epochs that a roll adds behind the `current` one with its `segments`, which have
-    those `sizes` at the end."""
+    """The two epochs that a roll adds after the `current` one.
+
+    `segments` are those of the current epoch, and `sizes` their final sizes.
+    """
     roll = plan.roll
     assert roll is not None
     taken = EpochRecord(
@@ -164,7 +168,7 @@ def _sealed(segments: Iterable[SegmentRange], sizes: Iterable[int]) -> tuple[Sea
 
 
 def migrated(scale: ScalePlan, renewed: Sequence[SegmentRange], stream_epoch: int) -> ScalePlan:
-    """A scale that waits, when the stream has rolled to `stream_epoch`: the same numbers."""
+    """A waiting scale after the stream rolled to `stream_epoch`: the same numbers."""
     assert not scale.is_made, "what has begun is not overtaken"
     by_number = {number_of(s.segment_id): s.segment_id for s in renewed}
     return replace(

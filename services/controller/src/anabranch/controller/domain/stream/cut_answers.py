@@ -1,4 +1,4 @@
-"""What a stream and its history answer to queries about cuts and epochs. Pure."""
+"""Answers to queries about a stream's cuts and epochs, from its state and history. Pure."""
 
 import bisect
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ def head_cut(stream: Stream, history: History) -> asked.CutFound:
 
 
 def cut_of_epoch(stream: Stream, history: History, stream_epoch: int) -> asked.CutFound:
-    """An epoch's segments from their beginnings. Raises InvalidRequest."""
+    """An epoch's segments at their starts. Raises InvalidRequest."""
     if stream_epoch > history.current.stream_epoch:
         raise InvalidRequest(
             "the stream has not reached that epoch",
@@ -40,10 +40,10 @@ def cut_with_lengths(
 
 
 def cut_at_time(stream: Stream, history: History, time_ms: int) -> asked.CutFound:
-    """The segments of the epoch that was current then, or the head's where it lies behind them.
+    """The segments of the epoch that was current then, or the head if it lies after them.
 
-    Of two cuts of a stream, the later one for every key is a cut again: a segment that the head
-    has passed, it has passed for all of its keys.
+    For two cuts of a stream, the later place for every key makes a cut again: if the head has
+    passed a segment, it has passed it for all of its keys.
     """
     began = [record.created_ms for record in history.records]
     at = max(0, bisect.bisect_right(began, time_ms) - 1)
@@ -86,14 +86,14 @@ def cut_checked(history: History, cut: StreamCut) -> asked.CutChecked:
 
 
 def cuts_compared(history: History, first: StreamCut, second: StreamCut) -> asked.CutsCompared:
-    """How the first lies to the second. Raises InvalidCut."""
+    """The order of the first cut relative to the second. Raises InvalidCut."""
     return asked.CutsCompared(order=cuts.compare(history, first, second))
 
 
 def runs_between(
     stream: Stream, history: History, start: StreamCut, end: StreamCut
 ) -> Iterator[asked.SegmentRun]:
-    """What lies between two cuts, sorted by segment id. Raises InvalidCut."""
+    """The segment runs between two cuts, sorted by segment id. Raises InvalidCut."""
     ref = ref_of(stream)
     for run in cuts.between(history, start or stream.head, end):
         life = history.lives[run.segment_id]
@@ -152,7 +152,7 @@ def _epoch_described(
 
 
 def _over_several(these: Iterable[KeyRange], others: Iterable[KeyRange]) -> int:
-    """How many of these have keys of more than one of the others, which are disjoint."""
+    """The number of these ranges with keys of more than one of the others, which are disjoint."""
     in_order = sorted(others)
     starts, ends = [keys.start for keys in in_order], [keys.end for keys in in_order]
     return sum(

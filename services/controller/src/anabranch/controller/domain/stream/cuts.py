@@ -1,17 +1,17 @@
-"""Stream cuts: whether they are some, how they lie to each other, what lies between. Pure.
+"""Stream cuts: validity, order, and the runs between them. Pure.
 
-Every key has its own chain of segments, one after the other through the epochs. A cut says of
-every key where in its chain it lies: what comes before is *read*. It names segments with offsets:
+Every key has its own chain of segments, one after the other through the epochs. A cut gives a place
+in the chain of every key; everything before it is *read*. It names segments with offsets:
 
-* A segment with an offset of 0 or more is where the cut lies, for all of its keys.
-* A segment with `FUTURE_OFFSET` is not begun. Where no other segment of the cut comes before it,
-  the cut lies at its start; where one does, it says nothing. So stands a reader that has finished
-  one of two segments which were merged: {the other one: 10, their successor: future}.
+* A segment with an offset of 0 or more is the cut's place for all of its keys.
+* A segment with `FUTURE_OFFSET` is not begun. If no other segment of the cut comes before it, the
+  cut's place is its start; if one does, it adds nothing. A reader that has finished one of two
+  merged segments has such a cut: {the other one: 10, their successor: future}.
 
-The *frontier* of a cut is what it says of all keys, sorted: pieces of the key space, each with the
-segment and offset where the cut lies. A cut is valid if its frontier covers every key and if no
-segment is read for some of its keys and not begun for others. Therefore, of a valid cut, it is
-enough to look at one key of a segment to know whether the segment is read.
+The *frontier* of a cut is its places for all keys, sorted: pieces of the key space, each with its
+segment and offset. A cut is valid if its frontier covers every key and if no segment is read for
+some of its keys and not begun for others. For a valid cut, one key of a segment therefore shows
+whether the segment is read.
 """
 
 import bisect
@@ -31,7 +31,7 @@ Order = Literal["before", "equal", "after", "overlaps"]
 
 
 class Piece(NamedTuple):
-    """Where a cut lies for the keys [start, end): in the segment `life`, at `offset` (≥ 0)."""
+    """The place of a cut for the keys [start, end): in the segment `life`, at `offset` (≥ 0)."""
 
     start: float
     end: float
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Sorts as the chain of any of its keys does."""
+        """A sort key that follows the chain of any of its keys."""
         return self.life.created_epoch, self.offset
 
 
@@ -65,12 +65,12 @@ class Frontier:
         return self.pieces[at].life.created_epoch > life.created_epoch
 
     def offset_in(self, life: SegmentLife) -> int | None:
-        """How much of the segment lies before the cut, in bytes; None: all."""
+        """The bytes of the segment before the cut; None: all."""
         return None if self.is_past(life) else max(0, self.offsets.get(life.segment_id, 0))
 
     @property
     def epochs(self) -> range:
-        """From the oldest to the newest that created one of its segments."""
+        """The range of epochs that created its segments, from the oldest to the newest."""
         created = [piece.life.created_epoch for piece in self.pieces]
         return range(min(created), max(created) + 1)
 
@@ -81,7 +81,7 @@ def check(history: History, cut: StreamCut) -> None:
 
 
 def frontier(history: History, cut: StreamCut) -> Frontier:
-    """What the cut says of all keys. Raises InvalidCut."""
+    """The cut's frontier. Raises InvalidCut."""
     offsets: dict[SegmentId, int] = {}
     for segment, offset in ((place.segment_id, place.offset) for place in cut):
         life = history.lives.get(segment)
@@ -100,7 +100,7 @@ def frontier(history: History, cut: StreamCut) -> Frontier:
 
 
 def compare(history: History, first: StreamCut, second: StreamCut) -> Order:
-    """How `first` lies to `second`; for some keys before and for others after it: overlaps.
+    """The order of `first` relative to `second`; "overlaps" if it differs between keys.
 
     The end of a segment comes before the start of its successor. Raises InvalidCut.
     """
@@ -116,7 +116,7 @@ def compare(history: History, first: StreamCut, second: StreamCut) -> Order:
 def truncated(history: History, head: StreamCut, cut: StreamCut) -> tuple[SegmentId, ...]:
     """The segments that a truncation from `head` to `cut` deletes, sorted by id.
 
-    Raises InvalidCut, CutRefused (it lies, for some key, before the head).
+    Raises InvalidCut, CutRefused (it lies before the head for some key).
     """
     begin, end = frontier(history, head), frontier(history, cut)
     for was, now in side_by_side(begin, end):
@@ -135,10 +135,10 @@ def from_head(history: History, head: StreamCut) -> tuple[SegmentId, ...]:
 
 
 def between(history: History, start: StreamCut, end: StreamCut = ()) -> tuple[Run, ...]:
-    """What lies between two cuts, sorted by segment; nothing of no bytes, as far as is known.
+    """The runs between two cuts, sorted by segment, without those known to be empty.
 
-    `end` empty: everything through the current segments. Raises InvalidCut, also where `start`
-    lies for some key after `end`.
+    `end` empty: everything through the current segments. Raises InvalidCut, also if `start` lies
+    after `end` for some key.
     """
     begin = frontier(history, start)
     stop = frontier(history, end) if end else None
@@ -157,7 +157,7 @@ def between(history: History, start: StreamCut, end: StreamCut = ()) -> tuple[Ru
 
 
 def size_between(history: History, start: StreamCut, end: StreamCut) -> int:
-    """The bytes between two cuts. Raises InvalidCut as `between` does."""
+    """The bytes between two cuts. Raises InvalidCut, as `between`."""
     assert end, "how long the current segments are is not for a history to know"
     total = 0
     for run in between(history, start, end):
@@ -180,7 +180,7 @@ def side_by_side(one: Frontier, other: Frontier) -> Iterator[tuple[Piece, Piece]
 def _pieces(lives: Sequence[SegmentLife], offsets: Mapping[SegmentId, int]) -> Iterator[Piece]:
     """The frontier's pieces; `lives`: the cut's segments, sorted by key. Raises InvalidCut.
 
-    From bound to bound, the oldest of the segments that have the keys is where the cut lies.
+    Between two bounds, the oldest of the segments with these keys is the cut's place.
     """
     bounds = sorted({0.0, 1.0, *(b for s in lives for b in (s.keys.start, s.keys.end))})
     coming = iter(lives)
@@ -218,8 +218,8 @@ def _refuse_overlaps(begun: Sequence[SegmentLife]) -> None:
 def _require_agreement(history: History, pieces: Sequence[Piece]) -> None:
     """Raises InvalidCut if a segment is read for some of its keys and not for others.
 
-    Only one that was created after a piece's segment was sealed, and before another one's was
-    created, can be.
+    Such a segment was created after the segment of one piece was sealed, and before that of another
+    piece was created.
     """
     sealed = [p.life.sealed_epoch for p in pieces if p.life.sealed_epoch is not None]
     newest = max(piece.life.created_epoch for piece in pieces)

@@ -1,4 +1,4 @@
-"""What a command does to a stream: the events that follow from it, or a rejection."""
+"""Decides commands on a stream: the events that follow, or a rejection."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,11 +70,11 @@ StreamCommand = (
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a decision takes into account besides the stream and the command.
+    """The circumstances of a decision besides the stream and the command.
 
-    `revision`: the one that the events will be stored at. `open_scope_incarnation`: that of the
-    scope as read just before, None if it is absent or closing. `history`: of the stream as
-    decided on; called only where old epochs count.
+    `revision`: the one at which the events will be stored. `open_scope_incarnation`: that of the
+    scope as just read, None if it is absent or closing. `history`: the stream's, at the decided
+    state; called only if old epochs matter.
     """
 
     revision: int
@@ -87,8 +87,8 @@ def decide(stream: Stream, command: StreamCommand, at: Circumstances) -> Sequenc
     """The events of `command`; none for a command that was accepted before.
 
     Raises InvalidName, InvalidRequest, InvalidRanges, InvalidCut, ScopeNotFound, StreamNotFound,
-    StreamExists, StreamSealed, StreamNotSealed, ScaleRefused, CutRefused, Busy, DeadlinePassed,
-    and what `subscribers.decide` raises.
+    StreamExists, StreamSealed, StreamNotSealed, ScaleRefused, CutRefused, Busy, DeadlinePassed, and
+    the errors of `subscribers.decide`.
     """
     if operations.find(stream.operations, command.command_id) is not None:
         return ()
@@ -117,7 +117,7 @@ def decide(stream: Stream, command: StreamCommand, at: Circumstances) -> Sequenc
 
 
 def absent(command: StreamCommand, open_scope_incarnation: int | None) -> NotFound:
-    """The error for a stream that does not live: it names the scope if that is what is missing."""
+    """The error for a stream that does not live; it names the scope if the scope is missing."""
     if open_scope_incarnation is None:
         return ScopeNotFound("no such scope", scope=command.scope)
     return StreamNotFound("no such stream", scope=command.scope, stream=command.stream)
@@ -181,9 +181,9 @@ def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent
 
 
 def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequence[StreamEvent]:
-    """If the policy asks for another number of segments than there will be, scale to it.
+    """If the policy requires another number of segments than there will be, scale to it.
 
-    A pending scale that leads to the right number is joined; behind another one the update waits.
+    The update joins a pending scale that leads to the right number; it waits for any other one.
     """
     _require_writable(stream)
     waiting = intents.find(stream.intents, IntentKind.UPDATE)
@@ -257,7 +257,7 @@ def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Seq
     planned = {s.segment_id for s in intents.planned(stream.intents)}
     if not any(place.segment_id in planned for place in cut):
         cuts.truncated(at.history(), stream.head, cut)
-    # Whether segments that are being made make a cut is seen when they are there (`check_cut`).
+    # `check_cut` validates a cut through segments that do not exist yet, once they do.
     return (
         StreamTruncating(
             command_id=command.command_id, revision=at.revision, cut=cut, at_ms=at.now_ms
@@ -281,7 +281,7 @@ def _seal(stream: Stream, command: SealStream, at: Circumstances) -> Sequence[St
 
 
 def _delete(stream: Stream, command: DeleteStream, at: Circumstances) -> Sequence[StreamEvent]:
-    """A stream that is being created may be deleted: the creation fails, whatever holds it up."""
+    """A stream that is being created may be deleted: the creation fails, whatever delays it."""
     match stream.status:
         case StreamState.CREATING:
             gone = StreamNotFound(
@@ -317,7 +317,7 @@ def _pending_scale(stream: Stream) -> ScalePlan | None:
 
 
 def _require_writable(stream: Stream) -> None:
-    """Raises StreamSealed where it is, or is about to be, and Busy where it comes or goes."""
+    """Raises StreamSealed if it is or will be sealed, Busy if it is being created or deleted."""
     if stream.status is StreamState.SEALED or intents.find(stream.intents, IntentKind.SEAL):
         raise StreamSealed(
             "the stream is sealed, or about to be",

@@ -51,7 +51,7 @@ class StreamJoinedScope(Contract):
 
 
 class StreamCreateFailed(Contract):
-    """The stream never came to be; no segment was made."""
+    """The stream was never created; no segment was made."""
 
     kind: Literal["stream_create_failed"] = "stream_create_failed"
     schema_number: Literal[1] = 1
@@ -64,8 +64,9 @@ class StreamCreated(Contract):
 
 
 class StreamUpdated(Contract):
-    """The configuration is `config` now. `then_scales`: the scale that it asks for is accepted or
-    joined in the same decision, and the command ends with it."""
+    """The configuration is `config` now. `then_scales`: the same decision accepts or joins the
+    scale that it requires, and the command ends with that scale.
+    """
 
     kind: Literal["stream_updated"] = "stream_updated"
     schema_number: Literal[1] = 1
@@ -75,8 +76,9 @@ class StreamUpdated(Contract):
 
 
 class StreamUpdating(Contract):
-    """An update was accepted whose scaling policy asks for a scale, while another scale is pending:
-    it waits its turn. Nothing of `config` is in force yet."""
+    """An update was accepted whose scaling policy requires a scale, while another scale is pending:
+    it waits for its turn. `config` is not in force yet.
+    """
 
     kind: Literal["stream_updating"] = "stream_updating"
     schema_number: Literal[1] = 1
@@ -87,9 +89,10 @@ class StreamUpdating(Contract):
 
 
 class StreamUpdateApplied(Contract):
-    """The turn of an update that waited has come: its configuration is in force. If it still asks
-    for a scale, its commands now wait for that: `sealed`, `created` and `stream_epoch` are as in
-    `StreamScaling`. With `created` empty they have ended."""
+    """A waiting update has its turn: its configuration is in force. If it still requires a scale,
+    its commands now wait for that: `sealed`, `created` and `stream_epoch` are as in
+    `StreamScaling`. If `created` is empty, the commands have ended.
+    """
 
     kind: Literal["stream_update_applied"] = "stream_update_applied"
     schema_number: Literal[1] = 1
@@ -99,9 +102,10 @@ class StreamUpdateApplied(Contract):
 
 
 class StreamScaling(Contract):
-    """A scale was accepted: `sealed` are to be replaced by `created`, which make `stream_epoch`
-    together with the segments that stay. `created` is in the order of their numbers. `cause`: of
-    the epoch; MANUAL in an event that was stored before there were causes."""
+    """A scale was accepted: `created` replace `sealed` and make `stream_epoch` together with the
+    segments that stay. `created` is in the order of their numbers. `cause`: of the epoch; MANUAL in
+    an event that was stored before there were causes.
+    """
 
     kind: Literal["stream_scaling"] = "stream_scaling"
     schema_number: Literal[1] = 1
@@ -115,8 +119,9 @@ class StreamScaling(Contract):
 
 
 class StreamSuccessorsMade(Contract):
-    """The new segments of the scale exist: from now on, who meets the end of one that is to be
-    sealed is told of its successors. Nothing is sealed before this is stored."""
+    """The new segments of the scale exist: from now on, a client that meets the end of a segment
+    that is to be sealed learns its successors. No segment is sealed before this is stored.
+    """
 
     kind: Literal["stream_successors_made"] = "stream_successors_made"
     schema_number: Literal[1] = 1
@@ -132,7 +137,7 @@ class StreamScaled(Contract):
 
 
 class StreamTruncating(Contract):
-    """A truncation was accepted: what lies before the cut is given up."""
+    """A truncation was accepted: the events before the cut will be deleted."""
 
     kind: Literal["stream_truncating"] = "stream_truncating"
     schema_number: Literal[1] = 1
@@ -143,8 +148,9 @@ class StreamTruncating(Contract):
 
 
 class StreamCutChecked(Contract):
-    """The cut is one of the stream, and every store said that it can truncate its segments there.
-    No segment is truncated before this is stored, and the truncation cannot fail after it."""
+    """The cut is valid, and every store confirmed that it can truncate its segments there. No
+    segment is truncated before this is stored, and the truncation cannot fail after it.
+    """
 
     kind: Literal["stream_cut_checked"] = "stream_cut_checked"
     schema_number: Literal[1] = 1
@@ -158,8 +164,9 @@ class StreamTruncated(Contract):
 
 
 class StreamTruncateFailed(Contract):
-    """The truncation cannot be: an offset is beyond its segment's end, or within an append. The
-    stream begins where it did, and no segment was truncated."""
+    """The truncation is impossible: an offset is beyond its segment's end, or within an append. The
+    stream begins where it did, and no segment was truncated.
+    """
 
     kind: Literal["stream_truncate_failed"] = "stream_truncate_failed"
     schema_number: Literal[1] = 1
@@ -183,8 +190,9 @@ class StreamSealed(Contract):
 
 
 class StreamDrained(Contract):
-    """The stream is about to be sealed, no transaction can be opened in it any more, and none is
-    left. `revision`: for the stamp of what follows, which is later than that of any commit."""
+    """The stream is about to be sealed: no transaction can be opened in it any more, and none is
+    left. `revision`: for the stamps that follow, which are later than those of any commit.
+    """
 
     kind: Literal["stream_drained"] = "stream_drained"
     schema_number: Literal[1] = 1
@@ -193,7 +201,8 @@ class StreamDrained(Contract):
 
 class StreamCommitStarted(Contract):
     """A batch of transactions was fixed, in commit order; `stream_epochs`: in which they were
-    opened, all with `reference_epoch`."""
+    opened, all with `reference_epoch`.
+    """
 
     kind: Literal["stream_commit_started"] = "stream_commit_started"
     schema_number: Literal[1] = 1
@@ -206,8 +215,9 @@ class StreamCommitStarted(Contract):
 
 class StreamRollMade(Contract):
     """The segments of the two epochs of a roll exist, and the first, `taken`, hold the batch and
-    are sealed at `lengths`: from now on, who meets the end of a segment is told of them. No segment
-    of the present epoch is sealed before this is stored."""
+    are sealed at `lengths`: from now on, a client that meets the end of a segment learns them. No
+    segment of the present epoch is sealed before this is stored.
+    """
 
     kind: Literal["stream_roll_made"] = "stream_roll_made"
     schema_number: Literal[1] = 1
@@ -227,7 +237,7 @@ class StreamRolled(Contract):
 
 
 class TransactionOutcome(Contract):
-    """Of a transaction that was aborted. `stream_epoch`: in which it was opened."""
+    """An aborted transaction. `stream_epoch`: the epoch in which it was opened."""
 
     transaction_id: str
     stream_epoch: int
@@ -235,10 +245,10 @@ class TransactionOutcome(Contract):
 
 
 class StreamCommitFinished(Contract):
-    """All of the batch can be read, and each of its transactions says so itself.
+    """All of the batch can be read, and each of its transactions is COMMITTED.
 
-    `ends`: up to where it reaches in the current segments, in the order of their keys, in bytes;
-    empty after a roll. `aborted`: transactions that ended otherwise meanwhile.
+    `ends`: the ends of the batch in the current segments, in the order of their keys, in bytes;
+    empty after a roll. `aborted`: transactions that were aborted meanwhile.
     """
 
     kind: Literal["stream_commit_finished"] = "stream_commit_finished"
@@ -249,7 +259,7 @@ class StreamCommitFinished(Contract):
 
 
 class StreamAbortsNoted(Contract):
-    """What became of transactions that were aborted is remembered here from now on."""
+    """The stream remembers the outcomes of these aborted transactions from now on."""
 
     kind: Literal["stream_aborts_noted"] = "stream_aborts_noted"
     schema_number: Literal[1] = 1
@@ -258,7 +268,8 @@ class StreamAbortsNoted(Contract):
 
 class StreamOutcomesArchived(Contract):
     """Chunk number `chunk` holds the oldest `count` outcomes; the state need not keep them. Chunks
-    below `forgotten_below` are given up."""
+    below `forgotten_below` are deleted.
+    """
 
     kind: Literal["stream_outcomes_archived"] = "stream_outcomes_archived"
     schema_number: Literal[1] = 1
@@ -268,7 +279,7 @@ class StreamOutcomesArchived(Contract):
 
 
 class StreamDeleting(Contract):
-    """`creation_error`: what a creation that this puts an end to failed of."""
+    """A deletion was accepted. `creation_error`: the error of the creation that it ends."""
 
     kind: Literal["stream_deleting"] = "stream_deleting"
     schema_number: Literal[1] = 1
@@ -284,7 +295,7 @@ class StreamDeleted(Contract):
 
 
 class StreamSubscriberAdded(Contract):
-    """The reader group `subscriber` holds back what the stream may give up."""
+    """The reader group `subscriber` holds back the stream's truncation."""
 
     kind: Literal["stream_subscriber_added"] = "stream_subscriber_added"
     schema_number: Literal[1] = 1
@@ -295,7 +306,7 @@ class StreamSubscriberAdded(Contract):
 
 
 class StreamSubscriberRemoved(Contract):
-    """It does no more, up to and with this generation; it may never have."""
+    """The group no longer subscribes, up to and including this generation; it may never have."""
 
     kind: Literal["stream_subscriber_removed"] = "stream_subscriber_removed"
     schema_number: Literal[1] = 1
@@ -306,7 +317,7 @@ class StreamSubscriberRemoved(Contract):
 
 
 class StreamSubscriberReleased(Contract):
-    """It has released what lies before the cut."""
+    """The group has released the events before the cut."""
 
     kind: Literal["stream_subscriber_released"] = "stream_subscriber_released"
     schema_number: Literal[1] = 1
@@ -316,8 +327,9 @@ class StreamSubscriberReleased(Contract):
 
 
 class StreamIntentJoined(Contract):
-    """Another command wants just what is being done. `intent`: of which kind; "" (before there
-    were several): the only one."""
+    """Another command joined the pending work, which is exactly what it wants. `intent`: its kind;
+    "" (before there were several): the only one.
+    """
 
     kind: Literal["stream_intent_joined"] = "stream_intent_joined"
     schema_number: Literal[1] = 1
@@ -326,7 +338,7 @@ class StreamIntentJoined(Contract):
 
 
 class StreamCommandSatisfied(Contract):
-    """A command wanted what is the case already."""
+    """A command wanted a state that the stream already has."""
 
     kind: Literal["stream_command_satisfied"] = "stream_command_satisfied"
     schema_number: Literal[1] = 1

@@ -1,4 +1,4 @@
-"""How domain events change a stream: from state to state, as its table says (`MACHINE`)."""
+"""Folds domain events into a stream's state, according to its table (`MACHINE`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -37,7 +37,7 @@ def evolve(stream: Stream, event: StreamEvent) -> Stream:
 
 
 def _evolved(stream: Stream, event: StreamEvent) -> Stream:
-    """All but its status."""
+    """Everything except the status."""
     match event:
         case events.StreamUpdated() | events.StreamUpdating() | events.StreamUpdateApplied():
             return _update(stream, event)
@@ -95,7 +95,7 @@ def _live(
     | events.StreamDeleting
     | events.StreamDeleted,
 ) -> Stream:
-    """From its creation to its end."""
+    """Events between the stream's creation and its end."""
     match event:
         case events.StreamCreating():
             return _creating(stream, event)
@@ -341,7 +341,7 @@ def _committed(stream: Stream, event: events.StreamCommitFinished) -> Stream:
 
 
 def _ends(stream: Stream, ends: tuple[int, ...]) -> tuple[int, ...]:
-    """Up to where batches reach: one that brought nothing takes nothing back."""
+    """The ends of batches; a batch without data in a segment moves no end back."""
     before = stream.commits
     if before.stream_epoch != stream.stream_epoch or not before.ends or not ends:
         return ends
@@ -404,7 +404,7 @@ def _ended(stream: Stream, kind: IntentKind, error: ErrorBody | None = None) -> 
 
 
 def _tombstone(stream: Stream) -> Stream:
-    """What stays of a stream for ever."""
+    """The permanent remainder of a deleted stream."""
     return Stream(
         ref=stream.ref,
         incarnation=stream.incarnation,

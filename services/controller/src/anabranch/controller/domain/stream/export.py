@@ -1,9 +1,9 @@
-"""What tier 2 is to be told of streams. Pure.
+"""Selects the streams to export to tier 2, and their content. Pure.
 
-A stream's *shape* is what its readers must know: incarnation, state, stream epoch and segments.
-A message that only notes a command leaves the shape alone, and there is nothing to tell. Told
-are the states that a reader can use: not CREATING, when nothing can be read yet, and not
-DELETING, when what was told before is still the best answer.
+A stream's *shape* is the part that its readers need: incarnation, state, stream epoch and segments.
+A message that only notes a command leaves the shape unchanged, and needs no export. Exported are
+the states that a reader can use: not CREATING, when nothing can be read yet, and not DELETING, when
+the last export is still the best answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,18 +17,20 @@ from anabranch.controller.domain.stream.state import Stream
 
 _TOLD = frozenset({StreamState.ACTIVE, StreamState.SEALED, StreamState.DELETED})
 KEPT_COUNT = 2
-"""Objects about one stream that stay: whoever listed the last but one can still read it."""
+"""The number of objects about one stream that stay: a reader that listed the last but one can still
+read it.
+"""
 
 
 class ShapedStream(NamedTuple):
-    """A stream and the revision at which its shape changed last."""
+    """A stream and the revision at which its shape last changed."""
 
     stream: Stream
     revision: int
 
 
 def has_same_shape(before: Stream, after: Stream) -> bool:
-    """Whether readers need not be told of the difference."""
+    """Whether the difference needs no export."""
     return _shape(before) == _shape(after)
 
 
@@ -39,11 +41,10 @@ def _shape(stream: Stream) -> tuple[object, ...]:
 def decide_exports(
     told: Mapping[StreamRef, int], streams: Iterable[ShapedStream]
 ) -> Sequence[ShapedStream]:
-    """The streams of which tier 2 tells less than is known, in the order given.
+    """The streams whose shape is newer than their export, in the given order.
 
-    `told`: the revision that tier 2 tells of each stream; of a stream that is missing, nothing.
-    A deleted stream is told of even if it is missing: another controller may be about to tell
-    that it lives.
+    `told`: the exported revision of each stream; a missing stream has none. A deleted stream is
+    exported even if it is missing: another controller may be about to export it as live.
     """
     return [
         shaped
@@ -57,7 +58,7 @@ def decide_exports(
 def exported_stream(
     shaped: ShapedStream, history: History | None, container_count: int
 ) -> ExportedStream:
-    """What is written of the stream: the same for the same shape and revision, whoever asks.
+    """The exported content of the stream: the same for the same shape and revision.
 
     `history` is the stream's; None for a deleted one, which has none.
     """
@@ -88,5 +89,5 @@ def _earlier(history: History) -> tuple[EarlierSegment, ...]:
 
 
 def superseded(names: Sequence[str]) -> Sequence[str]:
-    """Of the objects about one stream, sorted by revision, those that may be deleted."""
+    """The objects about one stream that may be deleted; `names` are sorted by revision."""
     return names[:-KEPT_COUNT]

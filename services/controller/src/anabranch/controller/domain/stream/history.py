@@ -1,8 +1,8 @@
-"""A stream's epochs and the segments that it ever had. Pure.
+"""A stream's epochs, and all segments that it ever had. Pure.
 
-An epoch is stored as its difference from the one before: what was created and what was sealed on
-the way. A segment belongs to the epochs from the one that created it up to, not including, the one
-that followed its sealing; its id holds the former.
+An epoch is stored as its difference from the one before: the created and the sealed segments. A
+segment belongs to the epochs from its creation up to, not including, the one that followed its
+sealing; its id contains the epoch of its creation.
 """
 
 import bisect
@@ -24,7 +24,7 @@ _UNKNOWN = EpochCause("")
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """A segment that takes no more appends, and its final length in bytes."""
+    """A sealed segment and its final length in bytes."""
 
     segment_id: SegmentId
     size: int
@@ -44,11 +44,11 @@ SealedSegments = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """How a stream epoch came from the one before it.
+    """The difference between a stream epoch and the one before it.
 
-    `created`: new segments, sorted by key; of epoch 0, all. `sealed`: those of the epoch before
-    that they replace. `reference_epoch`: the epoch whose segments these duplicate, else its own.
-    `cause`: why it began; filled in for a record that was stored before there were causes.
+    `created`: new segments, sorted by key; for epoch 0, all. `sealed`: the segments of the epoch
+    before that they replace. `reference_epoch`: the epoch whose segments these duplicate, else its
+    own. `cause`: why it began; filled in for a record that was stored before there were causes.
     """
 
     stream_epoch: int
@@ -87,11 +87,11 @@ _LANDMARK_MIN = 32
 
 
 class History:
-    """All epochs from the first to the present one, and the segments' lives. Never changes.
+    """All epochs from the first to the present one, and the segments' lives. Immutable.
 
-    Every question is answered from the few records that it is about. The segments of an epoch are
-    made from the nearest *landmark* before it, an epoch of which they are kept; landmarks lie so
-    far apart that all of them together are of the order of the records.
+    Every query uses only the few records that it needs. The segments of an epoch are computed from
+    the nearest *landmark* before it, an epoch whose segments are kept. Landmarks are so far apart
+    that all of them together take about as much memory as the records.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class History:
         """By number: `records[n]` is epoch n's."""
         self.lives: Mapping[SegmentId, SegmentLife] = self._epochs.lives
         self.is_ended = is_ended
-        """The stream is sealed: the current segments' sizes are final, too."""
+        """Whether the stream is sealed, so that the current segments' sizes are final too."""
         assert self.records, "a stream has at least its first epoch"
 
     @property
@@ -116,12 +116,12 @@ class History:
         return self.records[-1]
 
     def extended(self, *records: EpochRecord) -> "History":
-        """This history and the epochs that follow it; this one stays as it is."""
+        """This history with the epochs that follow it; this one stays unchanged."""
         assert not self.is_ended, "a sealed stream has no further epochs"
         return History(records, after=self._epochs.copied())
 
     def ended(self, sealed: Iterable[SealedSegment]) -> "History":
-        """This history when the stream is sealed, with its last segments' lengths."""
+        """This history after the stream was sealed, with its last segments' lengths."""
         final = self._epochs.copied()
         for segment in sealed:
             keys = final.lives[segment.segment_id].keys
@@ -150,8 +150,10 @@ class History:
                 yield self.lives[segment.segment_id]
 
     def successors(self, segment: SegmentId) -> tuple[SegmentLife, ...]:
-        """The segments that take the keys of a sealed one after it, sorted by key; of an active
-        one, none."""
+        """The segments that take the keys of a sealed segment after it, sorted by key.
+
+        An active segment has none.
+        """
         life = self.lives[segment]
         if life.sealed_epoch is None:
             return ()
@@ -169,13 +171,13 @@ class History:
 
 
 class _Segments:
-    """The segments of one epoch, sorted by key, while they become those of the next ones."""
+    """The segments of one epoch, sorted by key, on the way to those of later epochs."""
 
     def __init__(self, segments: Iterable[SegmentRange] = ()) -> None:
         self.segments = list(segments)
 
     def change(self, record: EpochRecord, lives: Mapping[SegmentId, SegmentLife]) -> None:
-        """Go on to the epoch of `record`; `lives` knows what it seals."""
+        """Advance to the epoch of `record`; `lives` has the segments that it seals."""
         for sealed in record.sealed:
             start = lives[sealed.segment_id].keys.start
             del self.segments[bisect.bisect_left(self.segments, start, key=_start_of)]
@@ -186,14 +188,14 @@ class _Segments:
 
 @dataclass(slots=True)
 class _Epochs:
-    """What a history is made of, while it is being made."""
+    """The parts of a history under construction."""
 
     records: list[EpochRecord] = field(default_factory=list)
     lives: dict[SegmentId, SegmentLife] = field(default_factory=dict)
     landmarks: list[tuple[int, tuple[SegmentRange, ...]]] = field(default_factory=list)
     present: _Segments = field(default_factory=_Segments)
     changed_count: int = 0
-    """Segments that came or went since the last landmark."""
+    """Segments that were created or sealed since the last landmark."""
 
     def add(self, record: EpochRecord) -> None:
         assert record.stream_epoch == len(self.records), "epochs follow each other from 0"
@@ -213,7 +215,7 @@ class _Epochs:
             self.changed_count = 0
 
     def copied(self) -> "_Epochs":
-        """One that grows by itself; records and lives are shared, since they never change."""
+        """A copy that grows independently; it shares records and lives, which never change."""
         return _Epochs(
             self.records.copy(),
             self.lives.copy(),
@@ -224,12 +226,12 @@ class _Epochs:
 
 
 def overlaps(one: KeyRange, other: KeyRange) -> bool:
-    """Whether some key is in both."""
+    """Whether they share a key."""
     return one.start < other.end and other.start < one.end
 
 
 def as_ranges(lives: Iterable[SegmentLife]) -> tuple[SegmentRange, ...]:
-    """Without their ends."""
+    """The segments without their ends."""
     return tuple(SegmentRange(life.segment_id, life.keys) for life in lives)
 
 

@@ -1,8 +1,8 @@
-"""What a stream has accepted to do and has not ended yet: at most one of each kind, in order.
+"""A stream's intents: accepted work that has not ended, at most one of each kind, in order.
 
-The first one is being performed, the others wait; each carries the commands that want it, so the
-same wish joins it, and another one of the same kind is Busy until it has ended. A batch of commits
-is wanted by transactions and by no command; it takes its turn among the others.
+The first one is being performed, the others wait. Each carries the commands that want it: an equal
+command joins it, and a different one of the same kind is Busy until it has ended. Transactions, not
+commands, want a batch of commits; it takes its turn among the others.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,10 @@ class IntentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """`sealed` are replaced by `created` (in the order of their numbers), which begin
-    `stream_epoch`. `is_made`: the new segments exist. `cause`: why; MANUAL in a plan that was
-    stored before there were causes."""
+    """`created` (in the order of their numbers) replace `sealed` and begin `stream_epoch`.
+    `is_made`: the new segments exist. `cause`: of the epoch; MANUAL in a plan that was stored
+    before there were causes.
+    """
 
     stream_epoch: int
     sealed: tuple[SegmentId, ...]
@@ -38,7 +39,7 @@ class ScalePlan:
     cause: EpochCause = MANUAL
 
     def count_after(self, present_count: int) -> int:
-        """How many segments there will be of the `present_count` of now."""
+        """The number of segments after the scale, given the present number."""
         return present_count - len(self.sealed) + len(self.created)
 
 
@@ -52,8 +53,9 @@ class TruncationPlan:
 
 @dataclass(frozen=True, slots=True)
 class RollPlan:
-    """The segments of the two epochs that a roll adds: `taken` hold what the transactions wrote,
-    have those `lengths` and are sealed; `renewed` are open. All of them exist."""
+    """The segments of the two epochs that a roll adds. `taken` hold the transactions' data, have
+    those `lengths` and are sealed; `renewed` are open. All of them exist.
+    """
 
     taken: SegmentRanges
     lengths: tuple[int, ...]
@@ -63,7 +65,8 @@ class RollPlan:
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
     """A batch: transactions in commit order, and the stream epochs in which they were opened, all
-    of them with the same reference epoch. `has_rolled`: their data is there, by a roll."""
+    with the same reference epoch. `has_rolled`: a roll has brought their data into the stream.
+    """
 
     reference_epoch: int
     transactions: tuple[str, ...]
@@ -74,8 +77,10 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`revision`: at which it was decided, for the stamp of requests to the stores. `config`: of an
-    update, what is to be in force. `is_drained`: of a seal, that no transaction is left."""
+    """`revision`: at which it was decided, for the stamp of requests to the stores. `config`: for
+    an update, the configuration to put in force. `is_drained`: for a seal, whether no transaction
+    is left.
+    """
 
     kind: IntentKind
     revision: int
@@ -93,12 +98,12 @@ Intents = tuple[Intent, ...]
 
 
 def find(intents: Intents, kind: IntentKind) -> Intent | None:
-    """The one of that kind, if it is pending."""
+    """The pending intent of that kind, if any."""
     return next((intent for intent in intents if intent.kind is kind), None)
 
 
 def joined(intents: Intents, kind: IntentKind, command_id: str) -> Intents:
-    """One more command wants the pending one of that kind."""
+    """Add a command to the pending intent of that kind."""
     return tuple(
         replace(intent, commands=(*intent.commands, command_id)) if intent.kind is kind else intent
         for intent in intents
@@ -106,12 +111,12 @@ def joined(intents: Intents, kind: IntentKind, command_id: str) -> Intents:
 
 
 def without(intents: Intents, kind: IntentKind) -> Intents:
-    """The one of that kind has ended."""
+    """Remove the intent of that kind, which has ended."""
     return tuple(intent for intent in intents if intent.kind is not kind)
 
 
 def planned(intents: Intents) -> SegmentRanges:
-    """Segments that are not of the current epoch but will be of a later one."""
+    """Segments that will belong to a later epoch than the current one."""
     found: list[SegmentRange] = []
     for intent in intents:
         if intent.scale is not None:
@@ -122,7 +127,9 @@ def planned(intents: Intents) -> SegmentRanges:
 
 
 def accepted(intents: Intents, intent: Intent) -> Intents:
-    """One more: the last, but in front of the seal, which is performed when nothing else is."""
+    """Add an intent: the last, but before the seal, which is performed when nothing else is
+    pending.
+    """
     seal = find(intents, IntentKind.SEAL)
     if seal is None:
         return (*intents, intent)
@@ -130,7 +137,7 @@ def accepted(intents: Intents, intent: Intent) -> Intents:
 
 
 def become_scale(intents: Intents, plan: ScalePlan) -> Intents:
-    """The update's turn came and it asks for a scale: that takes its place, for its commands."""
+    """Replace the update, whose turn has come, with the scale that it requires."""
     return tuple(
         replace(intent, kind=IntentKind.SCALE, scale=plan, config=None)
         if intent.kind is IntentKind.UPDATE
@@ -140,7 +147,7 @@ def become_scale(intents: Intents, plan: ScalePlan) -> Intents:
 
 
 def changed(intents: Intents, intent: Intent) -> Intents:
-    """`intent` in the place of the one of its kind."""
+    """Replace the intent of the same kind with `intent`."""
     return tuple(intent if other.kind is intent.kind else other for other in intents)
 
 

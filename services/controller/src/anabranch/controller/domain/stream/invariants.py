@@ -1,4 +1,4 @@
-"""What every decision on a stream must keep, checked on (before, after) of each append.
+"""The invariants of every decision on a stream, checked on (before, after) of each append.
 
 The numbers are those of docs/invariants.md.
 """
@@ -69,7 +69,7 @@ def _check_numbers(before: Stream, after: Stream, *, is_new: bool) -> None:
 
 
 def _numbers(stream: Stream) -> list[int]:
-    """Of the current segments, and of those that a pending scale makes."""
+    """The numbers of the current segments, and of those that a pending scale creates."""
     present = [number_of(segment.segment_id) for segment in stream.segments]
     return [*present, *_planned_numbers(stream)]
 

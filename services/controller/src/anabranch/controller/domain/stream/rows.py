@@ -1,7 +1,7 @@
-"""How segments are written in snapshots and history chunks: as short rows, because there are many.
+"""Short rows for segments in snapshots and history chunks, because there are many.
 
-A state may hold thousands of them, and names of fields would be most of its bytes. So types
-for tuples of values are made here that are rows in JSON.
+A state may hold thousands of segments, and field names would be most of its bytes. This module
+makes types for tuples of values that are rows in JSON.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ OffsetRow = tuple[SegmentId, int]
 
 
 def reading(rows: TypeAdapter[list[R]], read: Callable[[R], object]) -> BeforeValidator:
-    """Of rows, their values; values themselves, which are in a tuple, stay as they are."""
+    """Convert rows to values; values, which are in a tuple, stay unchanged."""
 
     def values(found: object) -> object:
         if isinstance(found, tuple):

@@ -1,8 +1,8 @@
-"""Which segments a scale makes, and whether it may. Pure.
+"""Validates scales, and computes the segments that they create. Pure.
 
-The rules, in the order in which they are checked: every segment to be sealed is one of the current
-epoch; the new ranges cover exactly the keys of those, by exact comparison, touching ranges put
-together on both sides; and what is left has at least as many segments as the policy asks for.
+The rules, in the order of the checks: every segment to be sealed belongs to the current epoch; the
+new ranges cover exactly the keys of these segments, by exact comparison, with touching ranges
+merged on both sides; and the result has at least as many segments as the policy requires.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Bounds = tuple[float, float]
 
 
 class Scale(NamedTuple):
-    """A scale that may be made. `created` is in the order of the segments' numbers."""
+    """A valid scale. `created` is in the order of the segments' numbers."""
 
     stream_epoch: int
     sealed: tuple[int, ...]
@@ -39,7 +39,7 @@ def require_epoch(stream: Stream, command: ScaleStream) -> None:
 
 
 def planned(stream: Stream, command: ScaleStream) -> Scale:
-    """What the command makes of the stream. Raises ScaleRefused, InvalidRanges."""
+    """The scale that the command requests. Raises ScaleRefused, InvalidRanges."""
     keys = {segment.segment_id: segment.keys for segment in stream.segments}
     for segment in command.seal:
         if segment not in keys:
@@ -71,33 +71,35 @@ def planned(stream: Stream, command: ScaleStream) -> Scale:
 
 
 def suits(config: StreamConfig, segment_count: int) -> bool:
-    """Whether the policy lets a stream have that many segments."""
+    """Whether the policy allows that many segments."""
     if config.scaling.type is ScalingType.FIXED:
         return segment_count == config.scaling.min_segments
     return segment_count >= config.scaling.min_segments
 
 
 def count_after_scale(stream: Stream) -> int:
-    """How many segments the stream will have when what is pending has ended."""
+    """The number of segments after all pending intents."""
     pending = intents.find(stream.intents, IntentKind.SCALE)
     count = len(stream.segments)
     return count if pending is None or pending.scale is None else pending.scale.count_after(count)
 
 
 def asks_for_scale(stream: Stream, config: StreamConfig) -> bool:
-    """Whether another scaling policy than before wants another number of segments than there will
-    be. The same policy wants nothing: a FIXED stream may have been scaled by hand since."""
+    """Whether a changed scaling policy requires another number of segments than there will be.
+
+    An unchanged policy requires nothing: a FIXED stream may have been scaled manually since.
+    """
     return config.scaling != stream.config.scaling and not suits(config, count_after_scale(stream))
 
 
 def evened(stream: Stream, config: StreamConfig) -> Scale:
-    """The scale to as many even ranges as the policy names."""
+    """The scale to as many even ranges as the policy requires."""
     ranges = [(keys.start, keys.end) for keys in even_ranges(config.scaling.min_segments)]
     return _scale(stream, [segment.segment_id for segment in stream.segments], ranges)
 
 
 def is_same(plan: ScalePlan, command: ScaleStream) -> bool:
-    """Whether the command wants just what is pending."""
+    """Whether the command wants exactly the pending scale."""
     ranges = [(new.key_start, new.key_end) for new in command.new_ranges]
     return sorted(plan.sealed) == sorted(command.seal) and ranges == [
         (segment.keys.start, segment.keys.end) for segment in plan.created
@@ -122,7 +124,7 @@ def _checked(new: NewRange) -> Bounds:
 
 
 def _blocks(ranges: Sequence[Bounds]) -> list[Bounds]:
-    """The ranges sorted, touching ones put together. Raises InvalidRanges where two overlap."""
+    """The ranges sorted, with touching ones merged. Raises InvalidRanges if two overlap."""
     blocks: list[Bounds] = []
     for start, end in sorted(ranges):
         if blocks and start < blocks[-1][1]:

@@ -1,4 +1,4 @@
-"""What a stream and its history answer to queries about single segments. Pure.
+"""Answers to queries about single segments, from a stream's state and history. Pure.
 
     ┌───────────────────────────────────────────────┬───────────────┬──────────────────────────┐
     │ the segment                                   │ status        │ successors               │
@@ -12,7 +12,7 @@
     │ is any other of the current epoch             │ open          │                          │
     └───────────────────────────────────────────────┴───────────────┴──────────────────────────┘
 
-A truncation takes no segment out of the history, so segments that it deleted are followed, too.
+A truncation removes no segment from the history, so deleted segments are followed too.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _ENDED = frozenset({StreamState.SEALED, StreamState.DELETING})
 
 
 def successors(stream: Stream, history: History, segment: SegmentId) -> asked.SuccessorsFound:
-    """What comes after a segment. Raises SegmentNotFound."""
+    """The successors of a segment, and its status. Raises SegmentNotFound."""
     life = history.lives.get(segment)
     if life is not None and life.sealed_epoch is not None:
         after = history.successors(segment)
@@ -52,7 +52,7 @@ def segment_described(
     segment: SegmentId,
     locate: Callable[[str], SegmentLocation],
 ) -> asked.SegmentDescription:
-    """A segment, and where it is (`locate` knows that by name). Raises SegmentNotFound."""
+    """A segment and its location, which `locate` finds by name. Raises SegmentNotFound."""
     life = history.lives.get(segment)
     if life is None:
         life = _as_life(_new_segment(stream, segment))
@@ -73,7 +73,7 @@ def segment_described(
 def _replacing(
     change: Change, segment: SegmentRange
 ) -> list[tuple[SegmentLife, list[SegmentLife]]]:
-    """What comes after one of the segments that the change seals, with all that came before."""
+    """The successors of a segment that the change seals, with all their predecessors."""
     new = [s for s in change.created if overlaps(s.keys, segment.keys)]
     return [
         (_as_life(s), [_as_life(old) for old in change.sealed if overlaps(old.keys, s.keys)])

@@ -1,17 +1,18 @@
-"""A stream's state and how events change it.
+"""A stream's state, and how events change it.
 
 The table is `MACHINE`, which `evolve` executes. A creation begins the next incarnation.
 
-An active stream may have several intents, one of each kind; the first accepted is performed first,
-and what it is doing shows as its `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: when
-it is pending, nothing else is accepted but batches of transactions that are to be committed; these
-come before it. `StreamIntentJoined` and `StreamCommandSatisfied` note a command and leave the rest.
+An active stream may have several intents, one of each kind. The first accepted is performed first,
+and determines the visible `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: while it is
+pending, the stream accepts nothing else but batches of transactions that are to be committed, and
+these come before it. `StreamIntentJoined` and `StreamCommandSatisfied` note a command and change
+nothing else.
 
-What else is to be done depends on the stream's transactions, which are aggregates of their own
-(`TransactionsSeen`): those that shall be committed make a batch (`start_commit`, which ends in
-`StreamCommitStarted`; see `commits.py`), those that were aborted are remembered (`note_aborts`, in
-`StreamAbortsNoted`). A stream without intents that keeps more epochs or outcomes than it should has
-`archive_history` or `archive_outcomes` to do.
+Other work follows from the stream's transactions, which are aggregates of their own
+(`TransactionsSeen`). Those that are to be committed make a batch (`start_commit`, which ends in
+`StreamCommitStarted`; see `commits.py`). The outcomes of aborted ones are recorded (`note_aborts`,
+in `StreamAbortsNoted`). A stream without intents that keeps more epochs or outcomes than it should
+runs `archive_history` or `archive_outcomes`.
 
 DELETED is the tombstone: it keeps the incarnation, the highest segment number ever planned and the
 operations, and creating the name again is a compare-and-set on it; segment names therefore never
@@ -45,7 +46,7 @@ NO_COMMITS = CommitsSeen()
 
 
 class StreamStep(StrEnum):
-    """What the workflows of a stream may have to do."""
+    """The steps of a stream's workflows."""
 
     JOIN_SCOPE = "join_scope"
     CREATE_SEGMENTS = "create_segments"
@@ -68,8 +69,9 @@ class StreamStep(StrEnum):
 
 
 class TransactionsSeen(NamedTuple):
-    """What a stream's transactions ask of it. `to_commit`: some shall be committed and are in no
-    batch; `to_note`: some were aborted and it does not know."""
+    """The pending needs of a stream's transactions. `to_commit`: some are to be committed and in no
+    batch; `to_note`: the stream does not know some aborted ones.
+    """
 
     to_commit: bool = False
     to_note: bool = False
@@ -82,29 +84,29 @@ NO_TRANSACTIONS = TransactionsSeen()
 class Stream:
     """A stream.
 
-    ref, incarnation     its name, None before it was ever used, and which life of the name this is
+    ref, incarnation     its name, None if the name was never used; the number of its lives
     status               None: the name was never used
-    scope_incarnation    the life of the scope that it was created in
-    has_joined_scope     that life was seen open after the creation was stored
+    scope_incarnation    the incarnation of the scope in which it was created
+    has_joined_scope     it is a member of that incarnation of the scope
     config               scaling and retention policies, tags
     segments             those of the current stream epoch, sorted by key; they cover all keys
     highest_number       the highest segment number ever planned under this name, -1 before any
     created_ms           Unix ms
-    head                 where the stream begins: a cut
-    epochs               those that no history chunk holds; the current one is the last
-    archived_epochs      how many the chunks hold, in `archived_chunks` chunks
+    head                 the cut at which the stream begins
+    epochs               the epochs that are in no history chunk; the current one is the last
+    archived_epochs      the number of epochs in the `archived_chunks` history chunks
     sealed               the lengths in bytes of `segments` once the stream is sealed, else empty
-    subscriptions        the reader groups that hold back what the stream may give up
-    intents              what is accepted and has not ended; the first is performed
-    operations           the commands accepted last, and what became of them
-    commits              the batch of transactions that ended last
-    outcomes             what became of the transactions that ended last, oldest first
-    outcome_count        of how many that was ever known
-    outcome_chunks       the chunks that hold earlier ones
+    subscriptions        the reader groups that hold back the stream's truncation
+    intents              accepted work that has not ended; the first is being performed
+    operations           the last accepted commands, with their outcomes
+    commits              the last finished batch of transactions
+    outcomes             the outcomes of the last ended transactions, oldest first
+    outcome_count        the number of outcomes that were ever recorded
+    outcome_chunks       the chunks with earlier outcomes
 
-    Always: `epochs[i].stream_epoch == archived_epochs + i`; every segment number ever planned is at
-    most `highest_number`; `len(outcomes) <= outcome_count`; an operation runs exactly as long as an
-    intent has its command. `invariants.py` has all of them.
+    Invariants: `epochs[i].stream_epoch == archived_epochs + i`; every segment number ever planned
+    is at most `highest_number`; `len(outcomes) <= outcome_count`; an operation runs exactly as long
+    as an intent has its command. `invariants.py` has all of them.
     """
 
     ref: StreamRef | None = None
@@ -131,19 +133,19 @@ class Stream:
 
     @property
     def is_live(self) -> bool:
-        """The name is taken, though the stream may be half-created or half-deleted."""
+        """Whether the name is taken, even if the stream is half-created or half-deleted."""
         return self.status not in (None, StreamState.DELETED)
 
     @property
     def state(self) -> StreamState | None:
-        """What it is doing, as everybody sees it."""
+        """Its visible state, with the intent that is being performed."""
         if self.status is not StreamState.ACTIVE or not self.intents:
             return self.status
         return _DOING.get(self.intents[0].kind, self.status)
 
     @property
     def stream_epoch(self) -> int:
-        """The number of the current epoch; 0 where there is none."""
+        """The number of the current epoch; 0 without one."""
         return self.epochs[-1].stream_epoch if self.epochs else 0
 
     def segment_names(self) -> tuple[str, ...]:
@@ -199,7 +201,7 @@ MACHINE: Machine[StreamState] = Machine(
     Row(_E.StreamSealed, (_ACTIVE,), _SEALED, ("",)),
     Row(_E.StreamDeleting, (_CREATING, _SEALED), _DELETING, (_S.DELETE_SEGMENTS,)),
     Row(_E.StreamDeleted, (_DELETING,), _DELETED, ("",)),
-    # What is noted beside all that; it changes nothing about what is due.
+    # Notes beside these; they do not change the due step.
     Row(_E.StreamUpdated, (_ACTIVE,), None, _ANY),
     Row(_E.StreamAbortsNoted, _LIVE, None, _ANY),
     Row(_E.StreamOutcomesArchived, _LIVE, None, _ANY),
@@ -213,7 +215,7 @@ MACHINE: Machine[StreamState] = Machine(
 
 
 def next_step(stream: Stream, seen: TransactionsSeen = NO_TRANSACTIONS) -> StreamStep | None:
-    """What must be done next, if anything."""
+    """The step that is due, if any."""
     if not stream.intents and (due := _at_rest(stream)) is not None:
         return due
     can_commit = stream.status is StreamState.ACTIVE

@@ -1,6 +1,6 @@
-"""What a command does to a stream's subscribers: the events that follow from it, or a rejection.
+"""Decides commands on a stream's subscribers: the events that follow, or a rejection.
 
-What is stored and why is told in `subscriptions.py`. Each decision is done when it is stored.
+`subscriptions.py` describes the stored state. Each decision is done when it is stored.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,8 +40,11 @@ SubscriberCommand = AddSubscriber | RemoveSubscriber | UpdateSubscriberCut
 def decide(
     stream: Stream, command: SubscriberCommand, history: Callable[[], History]
 ) -> Sequence[StreamEvent]:
-    """The events of a command about a live stream. Raises InvalidName, InvalidRequest, InvalidCut,
-    SubscriberNotFound, GenerationMismatch, CutRefused, StaleRequest, Busy."""
+    """The events of a command on a live stream.
+
+    Raises InvalidName, InvalidRequest, InvalidCut, SubscriberNotFound, GenerationMismatch,
+    CutRefused, StaleRequest, Busy.
+    """
     group_ref(command.subscriber)
     match command:
         case AddSubscriber():
@@ -55,7 +58,7 @@ def decide(
 
 
 def offsets_of(cut: PositionCut) -> StreamCut:
-    """The stream cut in which the positions lie."""
+    """The stream cut that contains the positions."""
     return tuple(sorted(SegmentOffset(at.segment_id, at.offset) for at in cut))
 
 
@@ -133,7 +136,7 @@ def _release(
 
 
 def _require_known(stream: Stream, cut: PositionCut) -> None:
-    """Raises Busy while a segment of the cut is not of the current epoch yet."""
+    """Raises Busy while a segment of the cut does not belong to the current epoch yet."""
     planned = {segment.segment_id for segment in intents.planned(stream.intents)}
     if any(at.segment_id in planned for at in cut):
         raise Busy(
@@ -142,7 +145,7 @@ def _require_known(stream: Stream, cut: PositionCut) -> None:
 
 
 def _require_forward(history: History, earlier: PositionCut, later: PositionCut) -> None:
-    """Raises InvalidCut, and CutRefused where `later` lies behind `earlier` for some key."""
+    """Raises InvalidCut, and CutRefused if `later` lies before `earlier` for some key."""
     cuts.check(history, offsets_of(later))
     if not earlier:
         return

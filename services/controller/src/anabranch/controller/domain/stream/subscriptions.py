@@ -1,10 +1,10 @@
-"""The subscribers of a stream as its state keeps them, and how events change them. Pure.
+"""The subscribers of a stream in its state, and how events change them. Pure.
 
-A reader group tells its streams that it subscribes, and later that it does no more, by commands
-that may come late, twice, or after what the group has told since. So of each group the stream
-knows the highest *standing* (incarnation, generation) that it was told of, also of those that have
-left: what comes from a lower one changes nothing, and a subscription that comes after its own end
-is none. Of those that have left, the last `FORMER_MAX` are remembered.
+A reader group commands its streams to add and later to remove its subscription. Such a command may
+come late, twice, or after a newer command of the group. The stream therefore knows the highest
+*standing* (incarnation, generation) of each group, including groups that have left. A command with
+a lower standing changes nothing, and a subscription that comes after its own end has no effect. The
+stream remembers the last `FORMER_MAX` groups that have left.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ Standing = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """`cut`: what the subscriber has released lies before; empty: nothing yet."""
+    """`cut`: the subscriber has released the events before it; empty: none yet."""
 
     subscriber: str
     incarnation: int
@@ -51,7 +51,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class FormerSubscriber:
-    """One that has left, and the standing up to which it has."""
+    """A group that has left, and the standing up to which it has."""
 
     subscriber: str
     incarnation: int
@@ -70,7 +70,7 @@ class Subscriptions:
     former: tuple[FormerSubscriber, ...] = ()
 
     def find(self, subscriber: str) -> Subscription | None:
-        """The subscription of a present one."""
+        """The subscription of a present subscriber."""
         return next((one for one in self.present if one.subscriber == subscriber), None)
 
     def has(self, subscriber: str, standing: Standing) -> bool:
@@ -79,7 +79,7 @@ class Subscriptions:
         return found is not None and found.standing >= standing
 
     def has_left(self, subscriber: str, standing: Standing) -> bool:
-        """Whether it has left at this standing, or gone on to a later one."""
+        """Whether it has left at this standing, or has a later one."""
         found = self.find(subscriber)
         if found is not None:
             return found.standing > standing
@@ -87,7 +87,7 @@ class Subscriptions:
         return left is not None and left.standing >= standing
 
     def added(self, subscriber: str, standing: Standing) -> "Subscriptions":
-        """It subscribes; what it had released under an earlier standing does not count."""
+        """Add the subscriber; its releases under an earlier standing do not count."""
         others = (one for one in self.present if one.subscriber != subscriber)
         present = (*others, Subscription(subscriber, *standing))
         return Subscriptions(
@@ -95,13 +95,13 @@ class Subscriptions:
         )
 
     def removed(self, subscriber: str, standing: Standing) -> "Subscriptions":
-        """It has left, if ever it was there."""
+        """Note that the group has left, even if it never subscribed."""
         present = tuple(one for one in self.present if one.subscriber != subscriber)
         former = (*self._others(subscriber), FormerSubscriber(subscriber, *standing))
         return Subscriptions(present, former[-FORMER_MAX:])
 
     def released(self, subscriber: str, cut: PositionCut) -> "Subscriptions":
-        """A present one has released what lies before the cut."""
+        """Note that a present subscriber has released the events before the cut."""
         present = tuple(
             replace(one, cut=cut) if one.subscriber == subscriber else one for one in self.present
         )

@@ -1,1 +1,1 @@
-"""The transaction aggregate: open, then with one outcome for ever."""
+"""The transaction aggregate: open at first, then with one outcome for ever."""

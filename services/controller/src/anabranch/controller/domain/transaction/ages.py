@@ -1,12 +1,13 @@
-"""How many transactions there are that have not ended, and how old."""
+"""The number and ages of transactions that have not ended."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionAges:
-    """How many transactions are in each state that is not an end, and since when the oldest one
-    is open, and the oldest one waits to be committed, in ms since the epoch (0: there is none)."""
+    """The number of transactions in each unfinished state, and the times, in Unix ms, since when
+    the oldest one is open, and since when the oldest one waits for its commit (0: there is none).
+    """
 
     open_count: int
     committing_count: int

@@ -1,4 +1,4 @@
-"""What a transaction answers to queries. Pure."""
+"""Answers to queries about a transaction. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from anabranch.controller.domain.transaction.state import Transaction
 
 
 def described(txn: Transaction, now_ms: int) -> TransactionInfo:
-    """A transaction that was opened."""
+    """The description of a transaction that was opened."""
     assert txn.status is not None
     key = txn.key
     return TransactionInfo(
@@ -35,7 +35,7 @@ def described(txn: Transaction, now_ms: int) -> TransactionInfo:
 def to_write(
     txn: Transaction, epoch_segments: Sequence[SegmentRange], part: str = ""
 ) -> tuple[SegmentInStream, ...]:
-    """Where the transaction, or a part of it, is written, in the order of the parents."""
+    """The segments of the transaction, or of a part of it, in the order of the parents."""
     names = segments_of(txn, epoch_segments, part)
     return tuple(
         SegmentInStream(

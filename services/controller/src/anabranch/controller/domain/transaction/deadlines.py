@@ -1,9 +1,9 @@
-"""Until when a transaction lives. Pure.
+"""Deadlines of transactions. Pure.
 
-The deadline that is stored lies half a lease and the clocks' skew behind what a ping asks for: so
-most pings find that nothing has to be stored. Who pings is promised the time up to the deadline
-less the skew. The controller that aborts may have a clock that is ahead by as much as that, and
-still breaks no promise.
+The stored deadline lies half a lease and the clocks' skew beyond the one that a ping requires, so
+most pings need not store anything. The answer to a ping promises the time up to the deadline less
+the skew. The clock of the controller that aborts may be ahead by as much as the skew, and the
+promise still holds.
 """
 
 from anabranch.common.errors import InvalidRequest
@@ -17,12 +17,12 @@ from anabranch.common.model.transaction import (
 
 
 def is_lease(lease_ms: int) -> bool:
-    """Whether a lease may be so long."""
+    """Whether a lease of this length is valid."""
     return LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX
 
 
 def check_lease(lease_ms: int) -> int:
-    """`lease_ms`, if a lease may be so long. Raises InvalidRequest."""
+    """`lease_ms`, if it is valid. Raises InvalidRequest."""
     if not is_lease(lease_ms):
         raise InvalidRequest(
             "a transaction's lease is out of range",
@@ -35,9 +35,9 @@ def check_lease(lease_ms: int) -> int:
 
 
 def execution_limit(asked_ms: int, lease_ms: int) -> int:
-    """How long a transaction may live in all, in ms. `asked_ms` 0: the usual limit.
+    """The maximum life of a transaction, in ms. `asked_ms` 0: the default limit.
 
-    Raises InvalidRequest: shorter than its lease, or longer than any may.
+    Raises InvalidRequest if it is shorter than the lease, or longer than the maximum.
     """
     limit = asked_ms or min(EXECUTION_LEASES_MAX * lease_ms, EXECUTION_MS_MAX)
     if not lease_ms <= limit <= EXECUTION_MS_MAX:
@@ -56,11 +56,11 @@ def last_deadline(opened_ms: int, execution_ms_max: int) -> int:
 
 
 def deadline(now_ms: int, lease_ms: int, opened_ms: int, execution_ms_max: int) -> int:
-    """What to store for a lease that begins now."""
+    """The deadline to store for a lease that begins now."""
     wanted = now_ms + lease_ms + lease_ms // 2 + CLOCK_SKEW_MS
     return min(wanted, last_deadline(opened_ms, execution_ms_max))
 
 
 def lease_left(now_ms: int, deadline_ms: int) -> int:
-    """The time that can be promised, in ms."""
+    """The time that a ping's answer promises, in ms."""
     return max(0, deadline_ms - CLOCK_SKEW_MS - now_ms)

@@ -1,7 +1,7 @@
-"""What may become of a transaction: the events that follow, or a rejection. Pure.
+"""Decides requests on a transaction: the events that follow, or a rejection. Pure.
 
-All may be repeated: what was decided before follows in no event and is a success. Whoever decides
-appends by compare-and-set on the transaction's subject, and decides anew when that fails.
+All are idempotent: a repeated decision has no events and succeeds. The caller appends by
+compare-and-set on the transaction's subject, and decides again if that fails.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _ABORTS = (TransactionState.ABORTING, TransactionState.ABORTED)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a beginning takes into account besides the request: the stream as read just before."""
+    """The circumstances of a begin besides the request: the stream as just read."""
 
     transaction_id: str
     incarnation: int
@@ -48,8 +48,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class PingDecision:
-    """What a ping is answered with, and what must be stored before; `contracts.TransactionPinged`
-    says what it means. `state` None: there is no such transaction."""
+    """The answer to a ping, and the events to store before it; `contracts.TransactionPinged`
+    describes its meaning. `state` None: the transaction does not exist.
+    """
 
     events: Sequence[TransactionEvent]
     state: TransactionState | None
@@ -78,9 +79,9 @@ def opened(asked: BeginTransaction, at: Opening) -> TransactionOpened:
 
 
 def ping(txn: Transaction, lease_ms: int | None, now_ms: int) -> PingDecision:
-    """Prolong the transaction, if it is open. `lease_ms` None: as it was begun with.
+    """Prolong the transaction, if it is open. `lease_ms` None: the lease from the begin.
 
-    Raises nothing. One whose deadline has passed is prolonged too, if nobody has aborted it.
+    Raises nothing. A transaction past its deadline is prolonged too, unless it was aborted.
     """
     if not txn.is_open:
         return PingDecision((), txn.status)
@@ -98,7 +99,7 @@ def ping(txn: Transaction, lease_ms: int | None, now_ms: int) -> PingDecision:
 
 
 def add_part(txn: Transaction, part: str) -> Sequence[TransactionEvent]:
-    """Have room for a part; nothing if it was added before.
+    """Add a part; no events if it was added before.
 
     Raises TransactionNotFound, TransactionEnded, InvalidRequest (no parts, or too many).
     """
@@ -130,10 +131,10 @@ def commit(
     timestamp_ms: int | None = None,
     now_ms: int,
 ) -> Sequence[TransactionEvent]:
-    """Commit; nothing if that was decided before, whatever the parts.
+    """Commit; no events if that was decided before, whatever the parts.
 
-    `parts`: those that count, in the order of their merges; none of a transaction without parts.
-    A deadline that has passed forbids nothing, as long as nobody has aborted.
+    `parts`: the valid ones, in merge order; empty for a transaction without parts. A transaction
+    past its deadline can be committed, unless it was aborted.
 
     Raises TransactionNotFound, TransactionEnded (aborted), PartMismatch (a part is unknown; the
     transaction stays open), InvalidRequest.
@@ -177,7 +178,7 @@ def _check_parts(txn: Transaction, parts: Sequence[str]) -> None:
 
 
 def abort(txn: Transaction, reason: AbortReason, now_ms: int) -> Sequence[TransactionEvent]:
-    """Abort; nothing if that was decided before. Raises TransactionNotFound, TransactionEnded."""
+    """Abort; no events if that was decided. Raises TransactionNotFound, TransactionEnded."""
     if txn.status in _ABORTS:
         return ()
     if not txn.is_open:
@@ -186,14 +187,14 @@ def abort(txn: Transaction, reason: AbortReason, now_ms: int) -> Sequence[Transa
 
 
 def expire(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
-    """Abort it if it is open and its deadline has come."""
+    """Abort it if it is open and its deadline has passed."""
     if not txn.is_open or now_ms < txn.deadline_ms:
         return ()
     return (TransactionAborting(reason="expired", at_ms=now_ms),)
 
 
 def committed(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
-    """Its events are in the stream; nothing if that was said before."""
+    """Record that its events are in the stream; no events if that is recorded."""
     assert txn.status in _COMMITS
     if txn.has_ended:
         return ()
@@ -201,7 +202,7 @@ def committed(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
 
 
 def aborted(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
-    """Its segments are deleted; nothing if that was said before."""
+    """Record that its segments are deleted; no events if that is recorded."""
     assert txn.status in _ABORTS
     if txn.has_ended:
         return ()
@@ -209,7 +210,7 @@ def aborted(txn: Transaction, now_ms: int) -> Sequence[TransactionEvent]:
 
 
 def _other(txn: Transaction, what: str) -> AnabranchError:
-    """Why one that is not open cannot be what was asked."""
+    """The error for a request that needs an open transaction."""
     if txn.status is None:
         return TransactionNotFound("no such transaction")
     return TransactionEnded(

@@ -1,7 +1,7 @@
 """The facts of a transaction's life. Past tense, tagged, numbered; old ones stay readable.
 
-`TransactionCommitting` and `TransactionAborting` are the outcome; what ends it follows when the
-work is done. The order of the first in the shard is the order in which transactions are committed.
+`TransactionCommitting` and `TransactionAborting` are the outcome; the final event follows when the
+work is done. Transactions commit in the order of their `TransactionCommitting` in the shard.
 """
 
 from typing import Annotated, Literal
@@ -12,11 +12,13 @@ from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.transactions import TransactionKey
 
 AbortReason = Literal["asked", "expired", "sealing", "replaced"]
-"""Who wanted it, nobody pinged it, its stream takes no more, or its version has another one."""
+"""A caller requested it, no ping came in time, its stream takes no more, or another transaction has
+its version.
+"""
 
 
 class TransactionOpened(Contract):
-    """It may be written to, beside the segments of `stream_epoch`, the stream's at that moment."""
+    """It takes writes beside the segments of `stream_epoch`, the stream's at that moment."""
 
     kind: Literal["transaction_opened"] = "transaction_opened"
     schema_number: Literal[1] = 1
@@ -35,7 +37,7 @@ class TransactionOpened(Contract):
 
 
 class TransactionPinged(Contract):
-    """It is not aborted before `deadline_ms`. `lease_ms`: what this ping asked for."""
+    """It is not aborted before `deadline_ms`. `lease_ms`: the lease that this ping requested."""
 
     kind: Literal["transaction_pinged"] = "transaction_pinged"
     schema_number: Literal[1] = 1
@@ -44,7 +46,7 @@ class TransactionPinged(Contract):
 
 
 class TransactionPartAdded(Contract):
-    """The part may have segments from now on: whoever ends the transaction deletes them."""
+    """The part may have segments from now on, which the end of the transaction deletes."""
 
     kind: Literal["transaction_part_added"] = "transaction_part_added"
     schema_number: Literal[1] = 1
@@ -52,8 +54,9 @@ class TransactionPartAdded(Contract):
 
 
 class TransactionCommitting(Contract):
-    """It is committed, irrevocably. `parts`: those that count, in the order of their merges;
-    `timestamp_ms`: the time to be noted as a mark of `writer_id`."""
+    """It is committed, irrevocably. `parts`: the valid ones, in merge order; `timestamp_ms`: the
+    time to note as a mark of `writer_id`.
+    """
 
     kind: Literal["transaction_committing"] = "transaction_committing"
     schema_number: Literal[1] = 1

@@ -1,7 +1,7 @@
-"""Which transactions have outlived their deadlines, and which are only left over. Pure.
+"""Selects transactions past their deadlines, and those that are only left over. Pure.
 
-Deadlines are given as a mapping from subject to the deadline that is stored, as far as it is known.
-The decision itself is `decide.expire`, on the state that is appended to.
+Deadlines are a mapping from subject to the stored deadline, as far as known. `decide.expire` makes
+the decision itself, on the state that it appends to.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,15 +18,16 @@ LEFT_OVER_MS = 60_000
 
 
 class Due(NamedTuple):
-    """What timers say is due: `overdue` is, and `pinged` has another deadline by now."""
+    """Due transactions by the timers: `overdue` are due, `pinged` have another deadline by now."""
 
     overdue: Sequence[str]
     pinged: Mapping[str, int]
 
 
 def sorted_out(told: Iterable[str], deadlines_ms: Mapping[str, int], now_ms: int) -> Due:
-    """What of that really is due. What is not known to be open is neither: it has an outcome, or
-    is too new to be known."""
+    """Sort the timers' transactions. A transaction that is not known to be open is in neither
+    group: it has an outcome, or is too new to be known.
+    """
     known = {subject: deadlines_ms[subject] for subject in told if subject in deadlines_ms}
     return Due(
         [subject for subject, at_ms in known.items() if at_ms <= now_ms],
@@ -35,7 +36,7 @@ def sorted_out(told: Iterable[str], deadlines_ms: Mapping[str, int], now_ms: int
 
 
 def overdue(deadlines_ms: Mapping[str, int], now_ms: int, limit: int) -> list[str]:
-    """Up to `limit` whose deadlines have passed, earliest first."""
+    """Up to `limit` transactions past their deadlines, earliest first."""
     passed = [subject for subject, at_ms in deadlines_ms.items() if at_ms <= now_ms]
     return nsmallest(limit, passed, key=deadlines_ms.__getitem__)
 
@@ -43,7 +44,7 @@ def overdue(deadlines_ms: Mapping[str, int], now_ms: int, limit: int) -> list[st
 def soon_due(
     deadlines_ms: Mapping[str, int], now_ms: int, within_ms: int, limit: int
 ) -> dict[str, int]:
-    """Up to `limit` whose deadlines come within that time, earliest first, with the deadlines."""
+    """Up to `limit` deadlines within that time, earliest first."""
     until_ms = now_ms + within_ms
     coming = [subject for subject, at_ms in deadlines_ms.items() if now_ms < at_ms <= until_ms]
     found = nsmallest(limit, coming, key=deadlines_ms.__getitem__)
@@ -51,10 +52,10 @@ def soon_due(
 
 
 def is_left_over(txn: Transaction, stream: Stream, now_ms: int) -> bool:
-    """Whether the transaction ended, and its stream will never say anything about it any more.
+    """Whether the transaction ended, and its stream will never note it.
 
-    That happens where the stream's event was read before the transaction's messages were purged,
-    and was trimmed since. `stream`: as of the same moment or later.
+    This happens if the stream's event was read before the transaction's messages were purged, and
+    was trimmed since. `stream`: as of the same moment or later.
     """
     if not txn.has_ended or now_ms - txn.ended_ms < LEFT_OVER_MS:
         return False

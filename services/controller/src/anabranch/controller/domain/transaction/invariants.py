@@ -1,4 +1,4 @@
-"""What every decision on a transaction must keep, checked on (before, after) of each append.
+"""The invariants of every decision on a transaction, checked on (before, after) of each append.
 
 The numbers are those of docs/invariants.md.
 """

@@ -1,7 +1,7 @@
 """The names of a transaction's segments. Pure.
 
-The *parents* are the segments of the stream epoch in which it was opened, whatever the stream has
-become since.
+The *parents* are the segments of the stream epoch in which it was opened, even if the stream has
+other segments now.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from anabranch.controller.domain.transaction.state import Transaction
 def segments_of(
     txn: Transaction, epoch_segments: Sequence[SegmentRange], part: str = ""
 ) -> list[str]:
-    """One beside each parent, in that order: the part's, or (`part` "") the transaction's own."""
+    """One name beside each parent: the part's, or (`part` "") the transaction's own."""
     assert bool(part) == txn.has_parts
     return [beside(txn, segment.segment_id, part) for segment in epoch_segments]
 
@@ -32,12 +32,12 @@ def all_segments_of(txn: Transaction, epoch_segments: Sequence[SegmentRange]) ->
 
 
 def sources_of(txn: Transaction, parent: SegmentId) -> list[str]:
-    """What is merged into the parent, or what stands for it, in that order."""
+    """The segments to merge into the parent, or into its duplicate, in that order."""
     return [beside(txn, parent, part) for part in _parts(txn, txn.committed_parts)]
 
 
 def dropped_of(txn: Transaction, parent: SegmentId) -> list[str]:
-    """What is deleted instead of merged, because its part does not count."""
+    """The segments to delete instead of merging, because their parts do not count."""
     counting = set(txn.committed_parts)
     return [beside(txn, parent, part) for part in txn.parts if part not in counting]
 

@@ -1,13 +1,13 @@
-"""A transaction's state and how events change it.
+"""A transaction's state, and how events change it.
 
 The table is `MACHINE`.
 
 Leaving OPEN is the outcome: one append decides it, by compare-and-set on the transaction's subject.
-What follows an abort is the transaction's own work. What follows a commit is the stream's, because
+The work after an abort is the transaction's own. The work after a commit is the stream's, because
 it takes turns with its scales, truncations and seal.
 
-A controller holds tens of thousands of them: what many have in common (names, labels) is one
-object, and there are no containers but of parts.
+A controller holds tens of thousands of transactions. Values that many have in common (names,
+labels) are therefore one object, and only parts are in containers.
 """
 
 import sys
@@ -24,7 +24,7 @@ from anabranch.controller.domain.transaction.events import AbortReason, Transact
 
 
 class TransactionStep(StrEnum):
-    """What the workflow of a transaction may have to do."""
+    """The steps of a transaction's workflow."""
 
     DELETE_SEGMENTS = "delete_segments"
 
@@ -40,24 +40,24 @@ class ApplicationVersion(NamedTuple):
 class Transaction:
     """A transaction.
 
-    ref, incarnation     the stream, and which life of it
+    ref, incarnation     the stream and its incarnation
     transaction_id       begins with the time at which it was drawn
     status               None: the id was never used
-    stream_epoch         the stream's when it was opened
+    stream_epoch         the stream's epoch when it was opened
     writer               a label for operators
     opened_ms, ended_ms  Unix ms; `ended_ms` is 0 until it is COMMITTED or ABORTED
-    lease_ms             as it was begun with; what counts is `deadline_ms`
-    execution_ms_max     from `opened_ms` on, how far pings may put off the deadline
-    deadline_ms          Unix ms from which on it may be aborted
+    lease_ms             the lease of the begin; `deadline_ms` decides
+    execution_ms_max     the longest time after `opened_ms` to which pings may move the deadline
+    deadline_ms          Unix ms after which it may be aborted
     has_parts            it is written in parts, one for each writer process
-    parts                all that were ever added, in that order
-    committed_parts      those that count, in the order of their merges
+    parts                all parts that were ever added, in that order
+    committed_parts      the valid parts, in merge order
     key                  the application's version that it commits, if any
-    writer_id, timestamp_ms  the mark to be noted when it is committed, "" and None without
-    abort_reason         why it is aborted, "" if it is not
+    writer_id, timestamp_ms  the mark to note at the commit; "" and None without one
+    abort_reason         the reason of the abort; "" if it is not aborted
 
-    Always: `committed_parts` is a part of `parts`; `deadline_ms` is at most `opened_ms` +
-    `execution_ms_max`; there is an `abort_reason` just where the outcome is an abort.
+    Invariants: `committed_parts` is a subset of `parts`; `deadline_ms` is at most `opened_ms` +
+    `execution_ms_max`; `abort_reason` is set exactly if the outcome is an abort.
     `invariants.py` has all of them.
     """
 
@@ -82,18 +82,18 @@ class Transaction:
 
     @property
     def is_open(self) -> bool:
-        """It has no outcome yet."""
+        """Whether it has no outcome yet."""
         return self.status is TransactionState.OPEN
 
     @property
     def outcome(self) -> str:
-        """ "committed", or why it is aborted; "" while it is open."""
+        """ "committed", or the reason of the abort; "" while it is open."""
         has_outcome = self.status is not None and self.status.has_outcome
         return self.abort_reason or "committed" if has_outcome else ""
 
     @property
     def has_ended(self) -> bool:
-        """It has an outcome, and nothing is left to do."""
+        """Whether it has an outcome, and no work is left."""
         return self.status is not None and self.status.has_ended
 
 
@@ -104,7 +104,7 @@ MACHINE: Machine[TransactionState] = Machine(
     Row(events.TransactionOpened, (None,), _OPEN, ("",)),
     Row(events.TransactionPinged, (_OPEN,), None, ("",)),
     Row(events.TransactionPartAdded, (_OPEN,), None, ("",)),
-    Row(events.TransactionCommitting, (_OPEN,), _COMMITTING, ("",)),  # what follows, a stream does
+    Row(events.TransactionCommitting, (_OPEN,), _COMMITTING, ("",)),  # the stream does the rest
     Row(events.TransactionCommitted, (_COMMITTING,), TransactionState.COMMITTED, ("",)),
     Row(events.TransactionAborting, (_OPEN,), _ABORTING, (TransactionStep.DELETE_SEGMENTS,)),
     Row(events.TransactionAborted, (_ABORTING,), TransactionState.ABORTED, ("",)),
@@ -118,7 +118,7 @@ def evolve(txn: Transaction, event: TransactionEvent) -> Transaction:
 
 
 def _evolved(txn: Transaction, event: TransactionEvent) -> Transaction:
-    """All but its status."""
+    """Everything except the status."""
     match event:
         case events.TransactionOpened():
             return _opened(event)
@@ -166,5 +166,5 @@ def _key(key: TransactionKey | None) -> ApplicationVersion | None:
 
 
 def next_step(txn: Transaction) -> TransactionStep | None:
-    """What the transaction's own workflow must do next, if anything."""
+    """The due step of the transaction's own workflow, if any."""
     return TransactionStep.DELETE_SEGMENTS if txn.status is TransactionState.ABORTING else None
