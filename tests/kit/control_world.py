@@ -86,8 +86,8 @@ class World:
         self.server.queue.on_put.append(self._on_put)
         self.ended: dict[str, dict[str, int]] = {}
         """Operations that have ended → the revisions of all aggregates when they did."""
-        self.begun: set[str] = set()
-        """Ids of the commands that some controller has taken."""
+        self.begun: dict[str, list[Handled]] = {}
+        """The deliveries that some controller has taken, by the command's id."""
         self.queued: set[str] = set()
         """Ids of the commands that the queue has taken."""
         nothing, ids = InMemoryEventStore(), SeededIds(0)

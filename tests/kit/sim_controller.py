@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from nats.aio.client import Client
 
@@ -96,7 +96,8 @@ class SimController:
         self.link.on_resume = world.server.queue.announce
         self.client = SimClient(world.server, self.link, world.rng)
         self._task: asyncio.Task[None] | None = None
-        self._handling: dict[str, Handled] = {}
+        self._handling: dict[asyncio.Task[Any], Handled] = {}
+        """By the task that handles it: two deliveries of a command may be handled side by side."""
         client, observer = cast(Client, self.client), world.observer
         self.clock = clock = world.a_clock()
         self.store_clock = StoreClock()
@@ -263,13 +264,14 @@ class SimController:
     async def _handle(self, queue: SimQueue, queued: Queued, delivery: int) -> None:
         command = COMMANDS.validate_json(queued.body)
         command_id, accepted = command.command_id, self.world.referee.accepted
-        handled = Handled(command_id, command_id in accepted, command_id not in self.world.begun)
+        deliveries = self.world.begun.setdefault(command_id, [])
+        handled = Handled(command_id, command_id in accepted, not deliveries)
         if command.wait_ms:
             handled.until_ms = queued.stored_ms + command.wait_ms
             knows = self.store_clock.here_ms(queued.stored_ms) is not None
             handled.is_late = knows and server_ms() > handled.until_ms + CLOCK_ERROR_MS
-        self.world.begun.add(command_id)
-        self._handling[command_id] = handled
+        deliveries.append(handled)
+        self._handling[_this_task()] = handled
         try:
             await handle_command(self.desk, Envelope(queued.body), stored_ms=queued.stored_ms)
         except TryAgain:
@@ -279,20 +281,28 @@ class SimController:
             self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         else:
             handled.is_accepted = command_id in accepted
-            if handled.is_late and handled.is_accepted and not handled.was_accepted_before:
+            # An earlier delivery, in time, may be what was accepted meanwhile.
+            is_new = handled.is_accepted and not handled.was_accepted_before
+            if is_new and all(delivery.is_late for delivery in deliveries):
                 self.world.wrong.append(f"{command_id} is accepted, and nobody waits for it")
             self.world.handled.append(handled)
             self.link.post(partial(queue.ack, queued, delivery))
 
     async def _reply(self, inbox: str, answer: bytes) -> None:
-        command_id = inbox.rsplit(".", 1)[1]
-        if command_id in self._handling:
-            told, handled = ANSWERS.validate_json(answer), self._handling[command_id]
-            handled.answer = told.kind
-            is_refused = isinstance(told, Rejected) and told.error.code == DeadlinePassed.code
-            if is_refused and server_ms() < handled.until_ms - CLOCK_ERROR_MS:
-                self.world.wrong.append(f"{command_id} is refused, and somebody waits for it")
+        handled = self._handling[_this_task()]
+        told = ANSWERS.validate_json(answer)
+        handled.answer = told.kind
+        is_refused = isinstance(told, Rejected) and told.error.code == DeadlinePassed.code
+        if is_refused and server_ms() < handled.until_ms - CLOCK_ERROR_MS:
+            command_id = handled.command_id
+            self.world.wrong.append(f"{command_id} is refused, and somebody waits for it")
         await self.client.publish(inbox, answer)
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def first_of(failure: BaseException) -> BaseException:
