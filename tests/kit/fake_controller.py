@@ -230,8 +230,7 @@ class FakeController:
             case q.GetOperation():
                 return self._operation(query)
             case q.ListNodes():
-                nodes = [q.NodeDescription(node_id=n, host="127.0.0.1", port=1) for n in NODES]
-                return q.NodeList(nodes=tuple(nodes))
+                return self._nodes()
             case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
                 return self._change(query)
         return self._about_groups(query)
@@ -300,6 +299,15 @@ class FakeController:
                     node_id=NODES[0],
                 )
                 for segment in query.segments
+            )
+        )
+
+    def _nodes(self) -> q.NodeList:
+        ports = {NODES[0]: self.store.port if self.store else 1, NODES[1]: 1}
+        return q.NodeList(
+            nodes=tuple(
+                q.NodeDescription(node_id=node, host="127.0.0.1", port=port)
+                for node, port in ports.items()
             )
         )
 

@@ -1,9 +1,9 @@
 """`Client`: administration, and the way to writers and readers.
 
-A client owns one NATS connection, one TCP connection per segment store, and a task group in which
-its writers and readers work; leaving the client ends them all. Administration commands return when
-the operation is complete and raise the controller's errors. Each takes `timeout_s`, after which it
-raises OutcomeUnknown with the operation's id.
+A client owns a connection to NATS or to a gateway, one connection per segment store, and a task
+group in which its writers and readers work; leaving the client ends them all. Administration
+commands return when the operation is complete and raise the controller's errors. Each takes
+`timeout_s`, after which it raises OutcomeUnknown with the operation's id.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from anabranch.client.one_segment.synchronizer import S, StateCodec, StateSynchr
 from anabranch.client.reading.batch import BatchClient
 from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.events import Event
-from anabranch.client.reading.places import GatewayPlaces, StorePlaces
+from anabranch.client.reading.places import Places
 from anabranch.client.reading.pointers import EventPointer, fetch_event
 from anabranch.client.reading.ranges import SegmentRanges
 from anabranch.client.reading.reader import EventReader
@@ -48,11 +48,10 @@ from anabranch.client.transactions.pings import Pings
 from anabranch.client.wire.control import (
     ConnectionPool,
     ControlPlane,
-    NoConnections,
     SegmentDirectory,
-    needs_stores,
 )
 from anabranch.client.writer import EventWriter
+from anabranch.common.adapters.store_connection import Dial, dial_tcp
 from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
@@ -80,17 +79,15 @@ class Client:
         rng: Rng,
         connections: ConnectionSettings | None = None,
         tracer: Tracer | None = None,
-        has_stores: bool = True,
+        dial: Dial = dial_tcp,
     ) -> None:
-        """With `has_stores` False, the client reaches only the control plane, no segment stores."""
+        """`dial` opens the connections to segment stores."""
         self._control = control
-        self._has_stores = has_stores
         self._tracer = tracer
         self._clock = clock
         self._ids = ids
         self._rng = rng
-        pool = ConnectionPool if has_stores else NoConnections
-        self._pool = pool(connections or ConnectionSettings())
+        self._pool = ConnectionPool(connections or ConnectionSettings(), dial)
         self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
@@ -161,8 +158,7 @@ class Client:
     @property
     def reader_groups(self) -> ReaderGroups:
         """Create, reset, delete and describe reader groups."""
-        places = StorePlaces(self.ranges()) if self._has_stores else GatewayPlaces(self._control)
-        return ReaderGroups(self._control, places)
+        return ReaderGroups(self._control, Places(self.ranges()))
 
     @property
     def operations(self) -> Operations:
@@ -230,7 +226,7 @@ class Client:
             _ref(stream),
             control=self._control,
             directory=self._directory,
-            runtime=self._with_stores("writing events"),
+            runtime=self._entered(),
             settings=settings or WriterSettings(),
             pings=self._entered_pings(),
             serializer=serializer,
@@ -307,7 +303,7 @@ class Client:
             until_tail=until_tail,
             control=self._control,
             directory=self._directory,
-            runtime=self._with_stores("reading events"),
+            runtime=self._entered(),
             settings=settings or ReaderSettings(),
             serializer=serializer,
         )
@@ -324,7 +320,7 @@ class Client:
                     print(event.payload)
         """
         ref = group if isinstance(group, GroupRef) else group_ref(group)
-        runtime = self._with_stores("a reader group's state")
+        runtime = self._entered()
         parts = ClientGroupParts(self._control, self._directory, runtime)
         access = GroupAccess(ref, self._control, parts)
         return ReaderGroup(access, parts, runtime.clock, runtime.ids)
@@ -343,7 +339,7 @@ class Client:
             _ref(stream),
             control=self._control,
             directory=self._directory,
-            runtime=self._with_stores("a revisioned stream"),
+            runtime=self._entered(),
             settings=settings or OneSegmentSettings(),
         )
 
@@ -361,7 +357,7 @@ class Client:
             _ref(stream),
             control=self._control,
             directory=self._directory,
-            runtime=self._with_stores("a byte stream"),
+            runtime=self._entered(),
             settings=settings or ByteStreamSettings(),
         )
 
@@ -378,7 +374,7 @@ class Client:
             async with client.state_synchronizer("plant/counter", codec) as shared:
                 await shared.initialize(0)
         """
-        runtime = self._with_stores("a state synchronizer")
+        runtime = self._entered()
         settings = settings or OneSegmentSettings()
         return StateSynchronizer(
             self.revisioned_stream(stream, settings),
@@ -409,7 +405,7 @@ class Client:
 
             ranges = await client.batch.segment_ranges("plant/sensors")
         """
-        runtime = self._with_stores("reading ranges")
+        runtime = self._entered()
         return BatchClient(self._control, self._directory, runtime, ReaderSettings())
 
     def ranges(self) -> SegmentRanges:
@@ -425,11 +421,6 @@ class Client:
         self._entered()
         assert self._pings is not None
         return self._pings
-
-    def _with_stores(self, purpose: str) -> Runtime:
-        if not self._has_stores:
-            raise needs_stores(purpose)
-        return self._entered()
 
     def _entered(self) -> Runtime:
         if self._closed:

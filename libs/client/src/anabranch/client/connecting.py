@@ -1,6 +1,6 @@
 """`connect`: opens a client of the cluster behind a NATS server or an HTTP gateway.
 
-Each way imports its library only when it is used, because both libraries are slow to load.
+Each way imports its libraries only when it is used, because they are slow to load.
 """
 
 from collections.abc import Generator
@@ -12,6 +12,7 @@ from opentelemetry.trace import Tracer
 from anabranch.client.client import Client
 from anabranch.client.settings import ConnectionSettings
 from anabranch.client.tracing import tracer_of_program
+from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget, nats_target
@@ -76,8 +77,14 @@ class Connecting:
         from anabranch.client.wire.http_calls import GatewayCalls
         from anabranch.client.wire.http_control import HttpControlPlane
 
-        clock, ids, rng = SystemClock(), SystemIds(), system_rng()
-        calls = GatewayCalls(url, clock=clock, rng=rng, token=self._token)
+        clock, ids = SystemClock(), SystemIds()
+        calls = GatewayCalls(url, token=self._token)
+
+        async def dial(connection: SegmentStoreConnection) -> None:
+            from anabranch.client.wire.tunnel import dial_through
+
+            await dial_through(calls, connection)
+
         try:
             await calls.reach(self._timeout_s)
         except BaseException:
@@ -85,7 +92,15 @@ class Connecting:
             raise
         tracer = self._tracer or tracer_of_program()
         control = HttpControlPlane(calls, clock=clock, ids=ids, tracer=tracer)
-        return Client(control, clock=clock, ids=ids, rng=rng, tracer=tracer, has_stores=False)
+        return Client(
+            control,
+            clock=clock,
+            ids=ids,
+            rng=system_rng(),
+            connections=ConnectionSettings(token=self._token),
+            tracer=tracer,
+            dial=dial,
+        )
 
     async def __aenter__(self) -> Client:
         self._client = await self._connect()
@@ -119,12 +134,12 @@ def connect(
     ``async with connect(Path("out/anabranch")) as client`` uses the data directory of `anabranch
     up` (or an endpoints file), ``connect("nats://user:password@host:4222")`` a URL, or several
     separated by commas, and ``connect(NatsTarget.at(url, credentials_file=…, tls=…))`` any other
-    credentials. With the URL of a gateway, http:// or https://, the client needs only HTTP and
-    administers everything; methods that need the segment stores, such as `writer` and `reader`,
-    raise NotBuilt. `token` travels with every request; no service checks it yet. Requests and
-    writes inside a sampled span of OpenTelemetry continue its trace, through `tracer` or through
-    the tracer that the program set up before it connects. Raises Unavailable if nothing answers at
-    the address in time, Unauthorized if the server refuses the credentials or their absence,
-    InvalidSetting if `where` is malformed.
+    credentials. With the URL of a gateway, http:// or https://, the client needs no other address:
+    it administers the cluster by HTTP requests, and reaches each segment store by a WebSocket
+    through the gateway, which proxies in between must allow. `token` travels with every request;
+    no service checks it yet. Requests and writes inside a sampled span of OpenTelemetry continue
+    its trace, through `tracer` or through the tracer that the program set up before it connects.
+    Raises Unavailable if nothing answers at the address in time, Unauthorized if the server refuses
+    the credentials or their absence, InvalidSetting if `where` is malformed.
     """
     return Connecting(where, name, timeout_s, tracer, token=token)

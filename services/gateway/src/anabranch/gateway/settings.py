@@ -51,6 +51,9 @@ class Settings(NatsSettings):
     """Streams and transactions with an open writer at once."""
     writer_idle_s: float = Field(default=60.0, gt=0)
     """A writer that nobody used for so long is closed."""
+    tunnels_max: int = Field(default=512, ge=1)
+    """Connections of clients to segment stores through the gateway at once; one more is refused
+    with 503."""
     readers_max: int = Field(default=64, ge=1)
     """Reads at once, long-polls included."""
     read_size_bytes_max: int = Field(default=8 * MIB, ge=1)

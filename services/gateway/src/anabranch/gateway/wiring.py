@@ -14,7 +14,9 @@ from starlette.types import ASGIApp
 from anabranch.client import Client, connect
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.settings import ReaderSettings
+from anabranch.common.contracts.tunnel import MESSAGE_SIZE_BYTES_MAX
 from anabranch.common.errors import AnabranchError, PortInUse
+from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.ids import IdSource, SystemIds, system_rng
@@ -32,8 +34,10 @@ from anabranch.gateway.http.app import build_app
 from anabranch.gateway.http.edge.connections import ConnectionLimits, Connections, protocol_of
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.http.edge.used_keys import UsedKeys
+from anabranch.gateway.http.edge.websockets import WebSocketConnection
 from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import MIB, Settings
+from anabranch.gateway.tunnels.stores import KnownStores
 
 PROBE_PAUSE_S = 2.0
 PROBE_PAUSE_FIRST_S = 0.2
@@ -42,6 +46,8 @@ LEAVE_S = 2.0
 """Readers of groups then get this to leave."""
 STORE_S = 4.0
 """What is still being stored then gets this; all together are less than the grace."""
+STORES_TIMEOUT_S = 2.0
+"""A client waits 5 s for a tunnel, and the gateway must reach the store in them too."""
 BACKLOG = 2048
 READ_AHEAD_BYTES = 4 * MIB
 """Of each reader of a group."""
@@ -139,6 +145,7 @@ def build(
         ids=ids,
         keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
         metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers), group_readers.by_state),
+        stores=KnownStores(partial(_stores, client), clock),
         tracer=telemetry.tracer,
         health=health,
     )
@@ -162,6 +169,12 @@ def _group_readers(
         times=FeedTimes(settings.heartbeat_s, settings.ack_wait_s),
     )
     return HeldReaders(open_reader, clock=clock, ids=ids, limits=limits, stopping=stopping)
+
+
+async def _stores(client: Client) -> frozenset[Endpoint]:
+    """Where the stores are. Raises Unavailable."""
+    found = [one async for one in client.stores.list(timeout_s=STORES_TIMEOUT_S)]
+    return frozenset(Endpoint(one.host, one.port) for one in found)
 
 
 def listen(bind: str) -> socket.socket:
@@ -196,7 +209,10 @@ async def serve(
     config = uvicorn.Config(
         app,
         http=protocol_of(Connections(limits, metrics)),
-        ws="none",
+        ws=WebSocketConnection,
+        ws_max_size=MESSAGE_SIZE_BYTES_MAX,
+        ws_ping_interval=None,  # the store protocol has its own signs of life
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -14,12 +14,9 @@ segment's end has no block yet, so the only valid index there is 0.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.client.reading.ranges import SegmentRanges
-from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.common.contracts.stream_queries import CutFound, TailCut
 from anabranch.common.errors import (
     CorruptBlock,
     InvalidPosition,
@@ -27,7 +24,7 @@ from anabranch.common.errors import (
     SegmentNotFound,
     SegmentTruncated,
 )
-from anabranch.common.model.names import SegmentId, StreamRef, parse_segment_name, segment_name
+from anabranch.common.model.names import StreamRef, parse_segment_name, segment_name
 from anabranch.common.model.reader_group import (
     PositionCut,
     ReaderGroupConfig,
@@ -36,58 +33,25 @@ from anabranch.common.model.reader_group import (
 from anabranch.common.wire.block import verify_block
 
 
-class Places(Protocol):
-    """Validates positions for commands, and finds the present ends of streams."""
-
-    async def checked_config(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
-        """See `checked_config`."""
-        ...
-
-    async def checked_cut(self, stream: StreamRef, cut: PositionCut) -> PositionCut:
-        """See `checked_cut`."""
-        ...
-
-    async def tail(self, stream: StreamRef) -> PositionCut:
-        """The ends of the stream's current segments, by segment id."""
-        ...
-
-
-class StorePlaces:
-    """`Places` of a client that asks segment stores."""
+class Places:
+    """Checks positions before a command carries them, and finds where streams end now."""
 
     def __init__(self, ranges: SegmentRanges) -> None:
         self._ranges = ranges
 
     async def checked_config(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
+        """See `checked_config`."""
         return await checked_config(self._ranges, config)
 
     async def checked_cut(self, stream: StreamRef, cut: PositionCut) -> PositionCut:
+        """See `checked_cut`."""
         return await checked_cut(self._ranges, stream, cut)
 
     async def tail(self, stream: StreamRef) -> PositionCut:
+        """The ends of the stream's current segments, by segment id."""
         ends = await self._ranges.tail(stream)
         found = sorted((parse_segment_name(name)[1], end) for name, end in ends.items())
         return tuple(SegmentPosition(*at) for at in found)
-
-
-class GatewayPlaces:
-    """`Places` of a client of a gateway, which checks every command that it hands on."""
-
-    def __init__(self, control: ControlPlane) -> None:
-        self._control = control
-
-    async def checked_config(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
-        return config
-
-    async def checked_cut(self, stream: StreamRef, cut: PositionCut) -> PositionCut:  # noqa: ARG002
-        return cut
-
-    async def tail(self, stream: StreamRef) -> PositionCut:
-        query = TailCut(scope=stream.scope, stream=stream.stream)
-        found = await self._control.query("tail_cut", query, CutFound, timeout_s=QUERY_TIMEOUT_S)
-        return tuple(
-            sorted(SegmentPosition(SegmentId(at.segment_id), at.offset) for at in found.segments)
-        )
 
 
 async def checked_config(ranges: SegmentRanges, config: ReaderGroupConfig) -> ReaderGroupConfig:

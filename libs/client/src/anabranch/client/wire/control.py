@@ -1,6 +1,7 @@
 """The client's own port to the control plane, and what it remembers of the answers.
 
-`ControlPlane` is served by NATS (`nats_control`) and by the tests' in-process controller.
+`ControlPlane` is served by NATS (`nats_control`), by a gateway (`http_control`), and by the tests'
+in-process controller.
 `SegmentDirectory` turns a segment's name into an open connection to the store that serves it;
 whoever finds the answer wrong (WrongHost, a lost connection) says so with `forget`, and the
 next look-up asks the controller again. A transaction's segment lies where its parent does, so that
@@ -14,7 +15,12 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from anabranch.client.settings import ConnectionSettings
-from anabranch.common.adapters.store_connection import SegmentStoreConnection, open_connection
+from anabranch.common.adapters.store_connection import (
+    Dial,
+    SegmentStoreConnection,
+    dial_tcp,
+    open_connection,
+)
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
@@ -30,8 +36,6 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.errors import (
     ConnectionLost,
-    FieldValue,
-    NotBuilt,
     Retry,
     StreamNotFound,
     StreamSealed,
@@ -92,15 +96,16 @@ async def writable_segments(control: ControlPlane, stream: StreamRef) -> Segment
 
 
 class ConnectionPool:
-    """At most one open connection per endpoint."""
+    """At most one open connection per endpoint, each opened by `dial`."""
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, dial: Dial = dial_tcp) -> None:
         self._settings = settings
+        self._dial = dial
         self._open: dict[Endpoint, SegmentStoreConnection] = {}
         self._opening: dict[Endpoint, asyncio.Future[SegmentStoreConnection]] = {}
 
     async def connection_to(self, endpoint: Endpoint) -> SegmentStoreConnection:
-        """The endpoint's connection, opened if need be. Raises ConnectionLost."""
+        """The endpoint's connection, opened if need be. Raises what `open_connection` raises."""
         known = self._open.get(endpoint)
         if known is not None and not known.closed:
             return known
@@ -110,7 +115,7 @@ class ConnectionPool:
         opening = asyncio.get_running_loop().create_future()
         self._opening[endpoint] = opening
         try:
-            connection = await open_connection(endpoint, self._settings)
+            connection = await open_connection(endpoint, self._settings, self._dial)
         except BaseException as error:
             told = (
                 error
@@ -140,23 +145,6 @@ class ConnectionPool:
             connection.close()
         for connection in connections:
             await connection.ended
-
-
-class NoConnections(ConnectionPool):
-    """The pool of a client that reaches the cluster by HTTP alone."""
-
-    async def connection_to(self, endpoint: Endpoint) -> SegmentStoreConnection:
-        """Raises NotBuilt."""
-        raise needs_stores("a request to a segment store", store=str(endpoint))
-
-
-def needs_stores(purpose: str, **fields: FieldValue) -> NotBuilt:
-    """The refusal of a client that reaches the cluster by HTTP alone."""
-    return NotBuilt(
-        f"{purpose} needs a connection to the segment stores, and this client has HTTP alone",
-        remedy="connect to the cluster's NATS server, nats://host:port",
-        **fields,
-    )
 
 
 class SegmentDirectory:

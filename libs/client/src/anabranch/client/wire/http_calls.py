@@ -1,4 +1,4 @@
-"""Requests to the gateway, their repetition, and its problem documents as errors of the one tree.
+"""Requests to the gateway, and its problem documents as errors of the one tree.
 
 This is the only module of the project that imports httpx: what replaces it one day is a change of
 this import. Nothing of httpx leaves the module. Only clients of a gateway
@@ -6,7 +6,8 @@ import it, because it is slow to load.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import ssl
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -14,33 +15,22 @@ from typing import Self
 import httpx
 import msgspec
 
-from anabranch.client.backoff import Backoff
-from anabranch.client.settings import BackoffSettings
 from anabranch.client.wire.read_tokens import ReadTokens
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.errors import (
     AnabranchError,
-    Fenced,
     FieldValue,
     InvalidRequest,
     InvalidSetting,
     OutcomeUnknown,
-    Retry,
     Unavailable,
-    Unknown,
-    UnsupportedProtocol,
     from_body,
 )
-from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.ids import Rng
 from anabranch.common.runtime.speaking import enveloped
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 60.0
 """Longer than the gateway takes: 30 s for a request, and 20 s more for a long-poll."""
-RETRY_TIMEOUT_S = 60.0
-"""How long a call is repeated without success; the last attempt may begin at its end."""
-BACKOFF = BackoffSettings(first_s=0.05, longest_s=1.0)
 PROBLEM = "application/problem+json"
 READ_TOKEN = "anabranch-read-token"
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -67,12 +57,14 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
 
-    def header(self, name: str) -> str:
-        """Raises UnsupportedProtocol if the gateway did not send it."""
-        value = self.headers.get(name)
-        if value is None:
-            raise UnsupportedProtocol("the gateway's answer lacks a header", header=name)
-        return value
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How a WebSocket on one of the gateway's paths is opened. `tls` None: without TLS."""
+
+    url: str
+    headers: Mapping[str, str]
+    tls: ssl.SSLContext | None
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -91,17 +83,12 @@ class GatewayCalls:
         self,
         url: str,
         *,
-        clock: Clock,
-        rng: Rng,
         transport: httpx.AsyncBaseTransport | None = None,
-        retry_timeout_s: float = RETRY_TIMEOUT_S,
         token: str = "",
     ) -> None:
         self.url = url
         self._token = token
-        self._clock = clock
-        self._rng = rng
-        self._retry_timeout_s = retry_timeout_s
+        self._tls: ssl.SSLContext | None = None
         self._tokens = ReadTokens()
         timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
         try:
@@ -160,7 +147,8 @@ class GatewayCalls:
             ) from error
         self._tokens.merge(ReadTokens.parse(response.headers.get(READ_TOKEN, "")).points())
         if not response.is_success:
-            raise self._told(response)
+            kind = response.headers.get("content-type", "")
+            raise self.refusal(response.status_code, kind, response.content)
         return Answer(dict(response.headers), response.content)
 
     def _headers_of(self, call: Call) -> dict[bytes, bytes]:
@@ -170,49 +158,6 @@ class GatewayCalls:
         every = {**beside, **tokens, **call.headers}
         return {name.encode(): value.encode() for name, value in every.items()}
 
-    async def repeated(self, call: Call) -> Answer:
-        """The answer to a call that does nothing more when it is repeated, by its nature or by
-        its Idempotency-Key: attempts go on while they may help, for `retry_timeout_s`.
-
-        Raises as `once` does; OutcomeUnknown if that was the end of any attempt.
-        """
-        backoff = Backoff(BACKOFF, self._rng, self._retry_timeout_s)
-        doubt: Unknown | None = None
-        while True:
-            try:
-                return await self.once(call)
-            except (Retry, Fenced, Unknown) as error:
-                doubt = error if isinstance(error, Unknown) else doubt
-                pause_s = backoff.failed(self._clock.monotonic())
-                if pause_s is None:
-                    raise doubt or error from error
-            await self._clock.sleep(pause_s)
-
-    async def lines(self, call: Call) -> AsyncGenerator[list[bytes], None]:
-        """The lines of an answer that goes on, as many as came together; without empty ones.
-
-        To be closed by the caller. Raises as `once` does, in the middle too.
-        """
-        headers = self._headers_of(call)
-        try:
-            async with self._http.stream(
-                call.method, call.path, params=dict(call.query) or None, headers=headers
-            ) as response:
-                if not response.is_success:
-                    await response.aread()
-                    raise self._told(response)
-                rest = b""
-                async for piece in response.aiter_bytes():
-                    *whole, rest = (rest + piece).split(b"\n")
-                    if found := [line for line in whole if line]:
-                        yield found
-        except NEVER_SENT as error:
-            raise self._nobody(_text(error)) from error
-        except httpx.RequestError as error:
-            raise Unavailable(
-                "the gateway's answer was cut off", url=self.url, cause=_text(error)
-            ) from error
-
     def learn(self, points: Iterable[ReadToken]) -> None:
         """Demand these points of the answers to come."""
         self._tokens.merge(points)
@@ -221,27 +166,32 @@ class GatewayCalls:
         """Close the connections; repeatable."""
         await self._http.aclose()
 
+    def door(self, path: str) -> Door:
+        """How to open a WebSocket on this path, with the certificates that requests trust too."""
+        base = self._http.base_url
+        is_secure = base.scheme == "https"
+        if is_secure and self._tls is None:
+            self._tls = httpx.create_ssl_context()
+        whole = f"{base.raw_path.decode().rstrip('/')}{path}"
+        url = base.copy_with(scheme="wss" if is_secure else "ws", raw_path=whole.encode())
+        return Door(str(url), enveloped(b"", self._token).headers() or {}, self._tls)
+
     def _timeout_of(self, call: Call) -> httpx.Timeout:
         answer_s = call.timeout_s or ANSWER_TIMEOUT_S
         connect_s = min(CONNECT_TIMEOUT_S, answer_s)
         return httpx.Timeout(answer_s, connect=connect_s, pool=connect_s)
 
-    def attempts(self) -> "Attempts":
-        """A series of attempts at what may be repeated."""
-        return Attempts(Backoff(BACKOFF, self._rng, self._retry_timeout_s), self._clock)
-
     def _nobody(self, cause: str) -> Unavailable:
         remedy = "start a cluster with `anabranch up`, or name another gateway"
         return Unavailable("no gateway answers", remedy=remedy, url=self.url, cause=cause)
 
-    def _told(self, response: httpx.Response) -> AnabranchError:
-        """The error that a refusal tells."""
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip()
-        if media_type == PROBLEM:
+    def refusal(self, status: int, content_type: str, body: bytes) -> AnabranchError:
+        """The error that an answer other than a success stands for."""
+        if content_type.partition(";")[0].strip() == PROBLEM:
             try:
-                told = msgspec.json.decode(response.content, type=Problem)
+                told = msgspec.json.decode(body, type=Problem)
             except msgspec.DecodeError:
-                pass  # told below, as an answer of a stranger is
+                pass  # a stranger's answer, below
             else:
                 return from_body(
                     {
@@ -251,28 +201,13 @@ class GatewayCalls:
                         "fields": told.fields,
                     }
                 )
-        stranger = Unavailable if response.is_server_error else InvalidRequest
+        stranger = Unavailable if status >= 500 else InvalidRequest
         return stranger(
             "the server at this address is not a gateway",
             remedy="check the address, and any proxy before the gateway",
             url=self.url,
-            status=response.status_code,
+            status=status,
         )
-
-
-class Attempts:
-    """Attempts that failed one after the other, each for a reason that may pass."""
-
-    def __init__(self, backoff: Backoff, clock: Clock) -> None:
-        self._backoff = backoff
-        self._clock = clock
-
-    async def failed(self, error: AnabranchError) -> None:
-        """Wait before the next one. Raises the error if there were enough."""
-        pause_s = self._backoff.failed(self._clock.monotonic())
-        if pause_s is None:
-            raise error
-        await self._clock.sleep(pause_s)
 
 
 def _text(error: Exception) -> str:

@@ -1,6 +1,7 @@
-"""One TCP connection to a segment store, shared by everything in the process that talks to it.
+"""One connection to a segment store, shared by everything in the process that talks to it.
 
-Clients and stores open it alike.
+Clients and stores open it alike, by TCP; a client of a gateway gives `open_connection` another
+`Dial`, which leads the same bytes through the gateway.
 
 Requests and replies are matched by request id, so that any number may be under way; a reply
 whose caller has gone is dropped. Replies to appends are cumulative and belong to an append
@@ -13,8 +14,8 @@ new one.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from anabranch.common.errors import (
@@ -256,26 +257,37 @@ def _lost_because(error: AnabranchError) -> ConnectionLost:
     return ConnectionLost(f"the connection was given up: {error.message}", cause=error.code)
 
 
+Dial = Callable[[SegmentStoreConnection], Awaitable[None]]
+"""Opens a transport to the connection's endpoint and attaches the connection to it.
+
+It runs under the connect deadline. It raises OSError or an AnabranchError, and then, or when it is
+cancelled, leaves no transport open.
+"""
+
+
+async def dial_tcp(connection: SegmentStoreConnection) -> None:
+    """The `Dial` of a process that reaches the store itself. Raises OSError."""
+    endpoint = connection.endpoint
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: connection, endpoint.host, endpoint.port)
+
+
 async def open_connection(
-    endpoint: Endpoint, settings: ConnectionSettings
+    endpoint: Endpoint, settings: ConnectionSettings, dial: Dial = dial_tcp
 ) -> SegmentStoreConnection:
-    """Connect and exchange greetings. Raises ConnectionLost, UnsupportedProtocol."""
-    connection: SegmentStoreConnection | None = None
+    """Connect and exchange greetings. Raises ConnectionLost, UnsupportedProtocol, and what `dial`
+    raises."""
+    connection = SegmentStoreConnection(endpoint, settings)
     try:
         async with asyncio.timeout(settings.connect_timeout_s):
-            loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(
-                partial(SegmentStoreConnection, endpoint, settings), endpoint.host, endpoint.port
-            )
+            await dial(connection)
             await connection.greeted
     except (OSError, TimeoutError) as error:
-        if connection is not None:
-            connection.abort(ConnectionLost("the segment store did not send its hello in time"))
+        connection.abort(ConnectionLost("the segment store did not send its hello in time"))
         raise ConnectionLost(
             "the segment store cannot be reached", store=str(endpoint), reason=str(error)
         ) from error
     except BaseException:
-        if connection is not None:
-            connection.close()
+        connection.close()
         raise
     return connection

@@ -1,10 +1,13 @@
-"""The application: administration by FastAPI, events and health by plain routes, one door."""
+"""The application: administration by FastAPI, events and health by plain routes, one door.
+
+WebSockets have a door of their own (`tunnels`): they have no body, and last.
+"""
 
 from collections.abc import Sequence
 
 from fastapi import FastAPI
 from starlette.routing import Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.http.edge.front import Front
@@ -28,9 +31,11 @@ from anabranch.gateway.http.routes import (
     streams,
     transaction_events,
     transactions,
+    tunnels,
     work,
 )
 from anabranch.gateway.http.routes.parts import Parts
+from anabranch.gateway.http.routes.tunnels import Tunnels
 from anabranch.gateway.settings import Settings
 
 ROUTERS = (
@@ -63,7 +68,12 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     )
     api.state.parts = parts
     add_handlers(api)
-    others = [*health.routes(), *group_events.routes(), *transaction_events.routes()]
+    others = [
+        *health.routes(),
+        *group_events.routes(),
+        *transaction_events.routes(),
+        *tunnels.routes(),
+    ]
     api.router.routes[:0] = events.routes()  # first, because they are asked most
     # The routes themselves: an included router is analysed anew, parameter by parameter.
     for router in ROUTERS:
@@ -78,7 +88,14 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
         metrics=parts.metrics,
         route_of=route_of,
     )
-    return intake if parts.tracer is None else Tracing(intake, parts.tracer, route_of)
+    requests = intake if parts.tracer is None else Tracing(intake, parts.tracer, route_of)
+    websockets = Tunnels(parts.stores, parts.metrics, clock, parts.settings.tunnels_max)
+
+    async def by_kind(scope: Scope, receive: Receive, send: Send) -> None:
+        served: ASGIApp = websockets if scope["type"] == "websocket" else requests
+        await served(scope, receive, send)
+
+    return by_kind
 
 
 def _limits(settings: Settings) -> IntakeLimits:

@@ -6,7 +6,8 @@
 
 A connection that gets no room is answered by a problem document before it has asked, and closed.
 The deadline for headers runs from the connection's first moment, or from the next request's first
-byte, and no byte extends it. Bytes that follow an answered request have the same deadline.
+byte, and no byte extends it. Bytes that follow an answered request have the same deadline. A
+request for a WebSocket hands its connection over (`websockets`), which stays counted until it ends.
 
 uvicorn's protocol does everything else. It has no hooks, so this class overrides what it must.
 """
@@ -16,6 +17,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -29,6 +31,7 @@ from anabranch.common.errors import (
 )
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.http.edge.problem import problem_of
+from anabranch.gateway.http.edge.websockets import WebSocketConnection
 
 HEADERS_SIZE_BYTES_MAX = 64 * 1024
 REFUSED_MAX = 64
@@ -133,12 +136,26 @@ class Connection(HttpToolsProtocol):
             return
         self._headers_size_bytes += len(data)
         super().data_received(data)
+        if self._peer is None:
+            return  # the WebSocket has the socket now
         if not self._is_in_headers:
             self._headers_size_bytes = 0
         elif self._headers_size_bytes > HEADERS_SIZE_BYTES_MAX:
             limit = HEADERS_SIZE_BYTES_MAX
             self._cut_off(HeadersTooLarge("the headers exceed the limit", limit=limit))
         self._watch()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Give the socket away, and its place among the counted ones with it: nothing more is
+        called here. A request that is still being answered would never hear of the end."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()
+            return
+        self._disarm()
+        assert self._peer is not None
+        left, self._peer = partial(self._counted_in.leave, self._peer), None
+        self.ws_protocol_class = cast(Any, partial(WebSocketConnection, left))
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         self._is_in_headers = True

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.metrics import Metrics
+from anabranch.gateway.tunnels.pump import Carried
 
 
 class GatewayMetrics:
@@ -21,6 +22,9 @@ class GatewayMetrics:
         self.body_bytes = 0
         self.events_in = 0
         self.events_out = 0
+        self.tunnels = 0
+        """Open ones, and requests for one that are being answered."""
+        self.tunnelled = Carried()
         self._answered: Counter[tuple[str, ...]] = Counter()
         self._cut_off: Counter[tuple[str, ...]] = Counter()
         metrics.gauge(
@@ -61,6 +65,20 @@ class GatewayMetrics:
             "anabranch_gateway_open_writers",
             "Streams and transactions with an open writer",
             open_writers,
+        )
+        metrics.gauge(
+            "anabranch_gateway_tunnels",
+            "Connections of clients to segment stores through the gateway",
+            lambda: self.tunnels,
+        )
+        metrics.counter(
+            "anabranch_gateway_tunnel_bytes_total",
+            "Bytes that tunnels carried",
+            lambda: {
+                ("to_store",): self.tunnelled.to_stores,
+                ("from_store",): self.tunnelled.from_stores,
+            },
+            ("direction",),
         )
         metrics.gauge(
             "anabranch_gateway_group_readers",

@@ -17,6 +17,7 @@ from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.http.edge.used_keys import UsedKeys
 from anabranch.gateway.settings import Settings
+from anabranch.gateway.tunnels.stores import KnownStores
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Parts:
     ids: IdSource
     keys: UsedKeys
     metrics: GatewayMetrics
+    stores: KnownStores
     tracer: Tracer | None
     health: Callable[[], Mapping[str, PartHealth]]
 
