@@ -42,7 +42,8 @@ PRELOADED = (
     "anabranch.gateway.wiring",
     "anabranch.cli.app",
     "anabranch.cli.client_session",
-    "anabranch.cli.http.session",
+    "anabranch.client.wire.http_control",
+    "anabranch.client.wire.tunnel",
     "anabranch.cli.up",
     "uvloop",
 )

@@ -1,16 +1,13 @@
-"""A command's access to a cluster: administration and events.
+"""What a command needs of a cluster: administration and events, by the client.
 
-`Session` reads and writes events over the client's connections to segment stores. Over an HTTP
-gateway, `http.session` replaces that part with the gateway's routes; administration remains the
-same, on a client of HTTP alone.
+The client is the same whether it reaches the cluster by NATS or through an HTTP gateway.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Literal
 
 from anabranch.cli.admin import Admin
-from anabranch.cli.client_sink import ClientSink
 from anabranch.cli.events import (
     HEAD,
     TAIL,
@@ -21,10 +18,10 @@ from anabranch.cli.events import (
     ReadRequest,
 )
 from anabranch.cli.groups import Groups
-from anabranch.cli.sink_port import EventSink
+from anabranch.cli.sink import EventSink
 from anabranch.cli.transactions import Transactions
 from anabranch.client import Client, WriterSettings
-from anabranch.common.errors import InvalidRequest
+from anabranch.client.reading.position_tokens import positions_of
 
 
 class Session:
@@ -63,28 +60,18 @@ class Session:
         found = await self._client.streams.describe(stream)
         return found.model_dump(mode="json", exclude={"ok"})
 
-    def writer(
-        self,
-        stream: str,
-        key_field: str | None,  # noqa: ARG002 - a block has a column of keys
-        compress: Compression | None = None,
-    ) -> AbstractAsyncContextManager[EventSink]:
-        """A sink for events. `key_field` is the field from which the keys came, if any; `compress`
-        is the codec of the blocks.
-        """
-        return self._writer(stream, compress)
-
     @asynccontextmanager
-    async def _writer(self, stream: str, compress: Compression | None) -> AsyncIterator[EventSink]:
+    async def writer(
+        self, stream: str, compress: Compression | None = None
+    ) -> AsyncIterator[EventSink]:
+        """`compress`: the codec of the blocks that the events become."""
         async with self._client.writer(stream, WriterSettings(compression=compress)) as writer:
-            yield ClientSink(writer)
+            yield EventSink(writer)
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
-        """Batches up to the end or the count, which the last one may exceed.
-
-        None if the count is below 1. The caller closes the generator.
-        """
-        start = _start(request.start)
+        """Batches up to the end or the count, which the last one may exceed; none if the count
+        is below 1. To be closed by the caller."""
+        start = await self._start(stream, request.start)
         async with self._client.reader(stream, start, until_tail=not request.follow) as reader:
             left = request.count
             while left is None or left > 0:
@@ -112,13 +99,13 @@ class Session:
                     return
                 yield Events([event])
 
-
-def _start(start: str) -> Literal["head", "tail"]:
-    if start == HEAD:
-        return "head"
-    if start == TAIL:
-        return "tail"
-    raise InvalidRequest(
-        "a position is a token of the HTTP gateway, which the client cannot read",
-        remedy="read with --http, or --from head or tail",
-    )
+    async def _start(
+        self, stream: str, start: str
+    ) -> Literal["head", "tail"] | dict[str, tuple[int, int]]:
+        """Where to begin. Raises InvalidRequest for a position of another stream."""
+        if start == HEAD:
+            return "head"
+        if start == TAIL:
+            return "tail"
+        incarnation = (await self._client.streams.describe(stream)).incarnation
+        return positions_of(stream, incarnation, start)

@@ -1,4 +1,4 @@
-"""Events in the form in which commands request and print them, independent of the transport."""
+"""Events as commands ask for them and print them."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -15,14 +15,12 @@ TAIL = "tail"
 class ReadRequest:
     """`start`: head, tail or a position token. `count`: end after so many events.
 
-    `follow`: wait for more until the stream is sealed. `details`: the keys, times and places of
-    events are needed too.
+    `follow`: wait for more until the stream is sealed.
     """
 
     start: str
     follow: bool
     count: int | None
-    details: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class EventBatch(Protocol):
     def payloads(self) -> list[bytes]: ...
 
     def events(self) -> list[Event]:
-        """The events with details; only if the request asked for them."""
+        """The same with their keys, times and places."""
         ...
 
 

@@ -14,7 +14,6 @@ from anabranch.cli.client_session import Session
 from anabranch.cli.output import Output
 from anabranch.client import Client, connect
 from anabranch.common.errors import InvalidRequest, InvalidSetting, Unavailable
-from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.nats_target import ENDPOINTS_FILE
 
 CONNECT_TIMEOUT_S = 3.0
@@ -103,26 +102,16 @@ async def _client(place: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def _session(connection: Connection) -> AsyncIterator[Session]:
-    place = address(connection)
-    if connection.http:
-        async with through_gateway(place) as session:
-            yield session
-        return
-    async with _client(place) as client:
-        yield Session(client)
+    async with session_on(address(connection)) as session:
+        yield session
 
 
 @asynccontextmanager
-async def through_gateway(url: str) -> AsyncIterator[Session]:
-    """A session on the gateway. Raises InvalidSetting, Unavailable if no gateway answers."""
-    # Loading the HTTP library takes a sixth of a command's start; only commands that need it wait.
-    from anabranch.cli.http.session import HttpSession
-    from anabranch.client.wire.http_control import HttpControlPlane
-
-    async with _client(url) as client:
-        control = client.control_plane
-        assert isinstance(control, HttpControlPlane)
-        yield HttpSession(client, control.calls, SystemIds())
+async def session_on(place: str) -> AsyncIterator[Session]:
+    """A session on the cluster behind this address. Raises InvalidSetting, Unavailable when nobody
+    answers."""
+    async with _client(place) as client:
+        yield Session(client)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -5,13 +5,11 @@ abandoned transaction expires.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from anabranch.cli.admin import Fields
-from anabranch.cli.client_sink import ClientSink
-from anabranch.cli.sink_port import EventSink
+from anabranch.cli.sink import EventSink
 from anabranch.client import (
     ApplicationDescription,
     Client,
@@ -57,12 +55,15 @@ class Destination:
     part: str | None = None
 
 
-class TransactionSink(EventSink, Protocol):
+class TransactionSink(EventSink):
     """Takes events for one destination; leaving its context waits until all are durable in it."""
 
     async def lengths(self) -> Mapping[int, int]:
-        """For a part: the written segments and their lengths. Flushes."""
-        ...
+        """Of a part: the segments that were written to here, and up to where. Flushes."""
+        if not isinstance(self._writer, TransactionPart):
+            return {}
+        report = await self._writer.report()
+        return {each.segment_id: each.length for each in report.lengths}
 
 
 class Transactions:
@@ -117,42 +118,23 @@ class Transactions:
         transactions = self._client.transactions(stream)
         return _told(await transactions.abort(transaction_id))
 
-    def writer(
-        self,
-        destination: Destination,
-        key_field: str | None,  # noqa: ARG002 - a block has a column of keys
-    ) -> AbstractAsyncContextManager[TransactionSink]:
-        """A sink for events. `key_field` is the field from which the keys came, if any. A missing
-        part is created.
-        """
-        return self._writer(destination)
-
     @asynccontextmanager
-    async def _writer(self, destination: Destination) -> AsyncIterator[TransactionSink]:
+    async def writer(self, destination: Destination) -> AsyncIterator[TransactionSink]:
+        """Entered, it takes events for the destination. A part that does not exist is made."""
         settings = TransactionSettings(auto_ping=False)
         transactions = self._client.transactions(destination.stream)
         async with transactions.resume(destination.transaction_id, settings) as transaction:
             if destination.part is None:
-                yield TransactionClientSink(transaction)
+                yield TransactionSink(transaction)
                 return
             async with transaction.part(destination.part) as part:
-                yield TransactionClientSink(part)
+                yield TransactionSink(part)
 
     async def application(self, stream: str, application: str) -> Fields:
         return _of(await self._client.transactions(stream).application(application))
 
     async def forget_application(self, stream: str, application: str) -> Fields:
         return _of(await self._client.transactions(stream).forget_application(application))
-
-
-class TransactionClientSink(ClientSink):
-    """A `TransactionSink`."""
-
-    async def lengths(self) -> Mapping[int, int]:
-        if not isinstance(self._writer, TransactionPart):
-            return {}
-        report = await self._writer.report()
-        return {each.segment_id: each.length for each in report.lengths}
 
 
 def _told(info: TransactionInfo) -> Fields:

@@ -59,14 +59,14 @@ def read(
     reader
         The reader's id in the group; by default a random one.
     start
-        head: from the first event; tail: later events only; with --http also a Next-Position of
-        the gateway.
+        head: from the first event; tail: later events only; or a Next-Position of the HTTP
+        gateway.
     follow
         Wait for more events until the stream is sealed, instead of stopping at its present end.
     count
         End after this many events.
     """
-    asked = _asked(stream, group, reader, ReadRequest(start, follow, count, connection.json))
+    asked = _asked(stream, group, reader, ReadRequest(start, follow, count))
 
     async def perform(session: Session, output: Output) -> None:
         lines = _json_lines if output.as_json else _plain_lines

@@ -156,10 +156,7 @@ def write(
     destination = Destination(stream, transaction, written)
 
     async def perform(session: Session, output: Output) -> None:
-        async with (
-            opened(file) as descriptor,
-            session.transactions.writer(destination, key_field) as sink,
-        ):
+        async with opened(file) as descriptor, session.transactions.writer(destination) as sink:
             poured = await pour(descriptor, parser, sink)
             lengths = {} if written is None else await sink.lengths()
         told: dict[str, object] = {

@@ -18,7 +18,7 @@ from anabranch.cli.events import Compression
 from anabranch.cli.output import Output, counted
 from anabranch.cli.records import Format, Record, RecordParser
 from anabranch.cli.session import Connection, run_with_session
-from anabranch.cli.sink_port import EventSink
+from anabranch.cli.sink import EventSink
 from anabranch.common.errors import AnabranchError
 
 _HERE = Connection()
@@ -57,10 +57,7 @@ def write(
     parser = RecordParser(format, key_field)
 
     async def perform(session: Session, output: Output) -> None:
-        async with (
-            opened(file) as descriptor,
-            session.writer(stream, key_field, compress) as sink,
-        ):
+        async with opened(file) as descriptor, session.writer(stream, compress) as sink:
             poured = await pour(descriptor, parser, sink)
         output.done(
             f"wrote {counted(poured.events, 'event')} to {stream}",

@@ -27,7 +27,7 @@ from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.lag_plot import plot_lag
 from anabranch.cli.demo.scaling import SCALE_COUNT, Scaling
 from anabranch.cli.demo.spark_reading import PipelineOutcome, run_pipeline
-from anabranch.cli.session import through_gateway
+from anabranch.cli.session import session_on
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.client import Client, Transaction, connect
 from anabranch.common.errors import Unavailable
@@ -243,7 +243,7 @@ async def _read_back(client: Client, written: Written, progress: Progress) -> Ta
 async def _read_over_http(gateway_url: str, written: Written, progress: Progress) -> RowSum:
     wanted = len(written.hashes)
     task = progress.add_task("HTTP", total=wanted, note="")
-    async with through_gateway(gateway_url) as session:
+    async with session_on(gateway_url) as session:
         return await read_back(
             session, STREAM, wanted, lambda events: progress.update(task, completed=events)
         )

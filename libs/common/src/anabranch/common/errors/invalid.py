@@ -143,13 +143,6 @@ class IdempotencyMismatch(Invalid):
     default_remedy = "use a new Idempotency-Key for a new request"
 
 
-class NotBuilt(Invalid):
-    """The interface names it, this release does not do it."""
-
-    code = "not-built"
-    default_remedy = "see /openapi.json for the available routes"
-
-
 class SerializationFailed(Invalid):
     """A value could not be made bytes, or bytes no value; nothing was written or lost."""
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from anabranch.client import Event, EventBatch, EventReader
+from anabranch.client.reading.position_tokens import position_token
 from anabranch.common.runtime.clock import Clock
-from anabranch.gateway.events.tokens import position_token
 
 PATIENCE_S = 0.5
 """How often a waiting reader checks whether the gateway is stopping."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
+from anabranch.client.reading.position_tokens import position_token, positions_of
 from anabranch.common.errors import EventsTruncated, Overloaded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.following import PATIENCE_S, Following
-from anabranch.gateway.events.tokens import position_token, positions_of
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -1,4 +1,4 @@
-"""A sink of events on the Python client."""
+"""What takes the events that commands write."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,16 @@ from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.errors import BufferFull
 
 
-class ClientSink:
-    """An `EventSink` on an entered writer, transaction or part; leaving it flushes."""
+class EventSink:
+    """Takes events for an entered writer, which waits for the rest when it is left; also for that
+    of a transaction or a part of one."""
 
     def __init__(self, writer: LaneWriter[bytes]) -> None:
         self._writer = writer
 
     async def write(self, records: Iterable[Record]) -> None:
+        """Take them in their order, and wait while too many are not stored yet. What came before
+        an error of the iterable itself is kept, and stored by `flush`."""
         for record in records:
             while True:
                 try:
@@ -24,4 +27,5 @@ class ClientSink:
                     break
 
     async def flush(self) -> None:
+        """Return when everything taken is durable."""
         await self._writer.flush()

@@ -1,1 +1,0 @@
-"""Commands through the HTTP gateway; see docs/http.md for what is called."""
