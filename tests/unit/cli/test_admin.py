@@ -30,7 +30,6 @@ from kit.fake_controller import FakeControlPlane
 from kit.fake_course import BEGAN_MS
 from kit.gateway_bench import gateway
 from kit.http_sessions import http_session
-from unit.cli.test_http_session import calls
 
 STREAM = "plant/sensors"
 
@@ -45,8 +44,7 @@ async def admins(
     """Two ways to one cluster."""
     async with (
         gateway(segment_count=segment_count) as g,
-        calls(g.transport) as opened,
-        http_session(opened) as over_http,
+        http_session(g.transport) as over_http,
     ):
         controller = g.bench.controller
         assert isinstance(controller, AdminController)
@@ -92,7 +90,7 @@ async def test_both_sessions_tell_the_same_of_streams_and_operations() -> None:
 @pytest.mark.parametrize("over_http", [False, True])
 async def test_a_change_is_waited_for_as_long_as_the_command_asks(over_http: bool) -> None:
     waits: list[float | None] = []
-    async with gateway() as g, calls(g.transport) as opened, http_session(opened) as session:
+    async with gateway() as g, http_session(g.transport) as session:
         execute = g.bench.control.execute
 
         async def watched(command, *, timeout_s, wait_s=None):  # type: ignore[no-untyped-def]

@@ -2,13 +2,11 @@
 
 import importlib.util
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 
-import httpx
 import pytest
 
 from anabranch.cli.__main__ import run
@@ -20,11 +18,10 @@ from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.replay import Outcome, crash_rows
 from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.spark_reading import PipelineOutcome, outcome_of, run_pipeline
-from anabranch.client.wire.http_calls import GatewayCalls
+from anabranch.cli.records import Record
 from anabranch.common.errors import Unavailable
-from anabranch.common.runtime.clock import SystemClock
-from kit.http_sessions import http_session
-from kit.rng import seeded
+from kit.client_bench import STREAM
+from kit.http_sessions import both_sessions
 
 
 @pytest.fixture(scope="module")
@@ -161,43 +158,20 @@ def test_the_days_are_as_the_table_has_them(first_flights: list[Flight]) -> None
     assert list(chain.from_iterable(batches(first.rows))) == first.rows
 
 
-def body(*rows: int) -> bytes:
-    return b"".join(len(event(row)).to_bytes(4, "big") + event(row) for row in rows)
-
-
-def gateway(pages: dict[str, httpx.Response]) -> GatewayCalls:
-    """Answers by the position that is asked for."""
-    transport = httpx.MockTransport(lambda request: pages[request.url.params["from"]])
-    return GatewayCalls(
-        "http://gateway", clock=SystemClock(), rng=seeded(1), transport=transport, retry_timeout_s=0
-    )
-
-
-def page(following: str, *rows: int) -> httpx.Response:
-    return httpx.Response(200, content=body(*rows), headers={"next-position": following})
-
-
-async def read_pages(
-    pages: dict[str, httpx.Response], heard: Callable[[int], None] = lambda _: None
-) -> RowSum:
-    async with gateway(pages) as calls, http_session(calls) as session:
-        return await read_back(session, "demo/flights", 3, heard)
-
-
-async def test_pages_are_read_until_an_empty_one() -> None:
+async def test_everything_is_read_over_http_up_to_the_present_end() -> None:
     heard: list[int] = []
-    pages = {"head": page("p1", 0, 1), "p1": page("p2", 2), "p2": page("p2")}
-    assert await read_pages(pages, heard.append) == summed(0, 1, 2)
-    assert heard == [2, 3]
+    async with both_sessions() as (_, direct, over_http):
+        async with direct.writer(STREAM) as sink:
+            await sink.write([Record(event(row), None) for row in range(3)])
+        assert await read_back(over_http, STREAM, 3, heard.append) == summed(0, 1, 2)
+    assert heard[-1] == 3
 
 
-async def test_a_gateway_that_repeats_itself_is_left() -> None:
-    assert (await read_pages({"head": page("head", 0, 1)})).events == 4
-
-
-async def test_a_refusal_of_the_gateway_has_a_name() -> None:
-    with pytest.raises(Unavailable):
-        await read_pages({"head": httpx.Response(503, text="away")})
+async def test_a_reading_that_repeats_itself_is_left() -> None:
+    async with both_sessions(segment_count=2) as (_, direct, over_http):
+        async with direct.writer(STREAM) as sink:
+            await sink.write([Record(event(0), str(key)) for key in range(9)])
+        assert (await read_back(over_http, STREAM, 1, lambda _: None)).events > 1
 
 
 def test_the_report_of_the_pipeline_is_understood() -> None:

@@ -1,11 +1,10 @@
 """The commands about reader groups, through both sessions, without a cluster."""
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
-import httpx
 import pytest
 
 from anabranch.cli.client_session import Session
@@ -13,7 +12,6 @@ from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_
 from anabranch.cli.commands.groups import _summary
 from anabranch.cli.events import GroupReadRequest
 from anabranch.cli.groups import Groups
-from anabranch.cli.http.session import HttpSession
 from anabranch.client import (
     GroupReaderSettings,
     GroupRetention,
@@ -35,9 +33,8 @@ from anabranch.common.model.names import SegmentId
 from anabranch.common.wire.messages import Message, ReadSegment
 from kit.client_bench import STREAM
 from kit.fake_segstore import no_faults
-from kit.gateway_bench import EVENTS, NDJSON, GatewayBench, gateway
-from kit.http_sessions import http_session
-from unit.cli.test_http_session import calls
+from kit.gateway_bench import EVENTS, NDJSON, GatewayBench
+from kit.http_sessions import both_sessions
 
 GROUP = "plant/w"
 CONFIG = ReaderGroupConfig(
@@ -53,13 +50,6 @@ CONFIG = ReaderGroupConfig(
     release_after_checkpoint=True,
 )
 FAST = GroupReaderSettings(save_interval_s=0.02)
-
-
-@asynccontextmanager
-async def sessions() -> AsyncIterator[tuple[GatewayBench, Session, HttpSession]]:
-    """Two ways to one cluster."""
-    async with gateway() as g, calls(g.transport) as opened, http_session(opened) as over_http:
-        yield g, Session(g.bench.client), over_http
 
 
 async def write(g: GatewayBench, *numbers: int) -> None:
@@ -97,7 +87,7 @@ async def everything(groups: Groups, name: str) -> list[Any]:
 
 
 async def test_both_sessions_say_and_do_the_same() -> None:
-    async with sessions() as (g, client, http):
+    async with both_sessions() as (g, client, http):
         await write(g, 1, 2, 3)
         over_nats = await everything(client.groups, "plant/a")
         over_http = await everything(http.groups, "plant/b")
@@ -114,7 +104,7 @@ async def test_both_sessions_say_and_do_the_same() -> None:
 
 
 async def test_a_checkpoint_that_is_not_reached_in_time_names_the_reader_in_both_sessions() -> None:
-    async with sessions() as (g, client, http):
+    async with both_sessions() as (g, client, http):
         await client.groups.create(GROUP, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
         async with g.bench.client.reader_group(GROUP).reader("slow", FAST):
             made = [
@@ -134,93 +124,15 @@ async def read(session: Session, count: int) -> list[int]:
         return [int(payload) async for batch in batches for payload in batch.payloads]
 
 
-async def test_a_client_session_reads_on_where_the_last_reader_of_the_group_stopped() -> None:
-    async with sessions() as (g, client, _):
+async def test_a_session_reads_on_where_the_last_reader_of_the_group_stopped() -> None:
+    async with both_sessions() as (g, client, http):
         await client.groups.create(GROUP, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
         await write(g, 1, 2, 3, 4, 5)
-        assert await read(client, 2) == [1, 2]
-        assert await read(client, 3) == [3, 4, 5]
+        assert await read(http, 2) == [1, 2]
+        assert await read(client, 1) == [3]
+        assert await read(http, 2) == [4, 5]
         assert await read(client, 0) == []
         assert (await client.groups.show(GROUP))["lag"]["events"] == 0
-
-
-class Pieces(httpx.AsyncByteStream):
-    """An answer that comes in these pieces, and then breaks or ends."""
-
-    def __init__(self, pieces: list[bytes], error: Exception | None) -> None:
-        self._pieces = pieces
-        self._error = error
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            yield piece
-        if self._error is not None:
-            raise self._error
-
-
-def line(number: int) -> bytes:
-    return json.dumps({"id": f"s-{number}", "payload": str(number)}).encode() + b"\n"
-
-
-HELLO = b'{"event":"reader","id":"s-0","group":"plant/w","reader":"one"}\n'
-BROKEN = httpx.ReadError("reset")
-
-
-class Scripted(httpx.AsyncBaseTransport):
-    """Answers reads with these, one after the other, and everything else with 204."""
-
-    def __init__(self, *answers: tuple[list[bytes], Exception | None]) -> None:
-        self._answers = list(answers)
-        self.requests: list[str] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        said = request.content.decode()
-        path = request.url.raw_path.decode().removeprefix("/v1/scopes/plant/readergroups/w")
-        self.requests.append(f"{request.method} {path} {said}")
-        if request.method != "GET":
-            return httpx.Response(204)
-        pieces, error = self._answers.pop(0)
-        return httpx.Response(200, stream=Pieces(pieces, error))
-
-
-async def over_http(transport: Scripted, count: int | None = None) -> list[int]:
-    async with calls(transport, retry_timeout_s=5.0) as opened, http_session(opened) as session:
-        request = GroupReadRequest(GROUP, None, count)
-        async with aclosing(session.read_group(request)) as batches:
-            return [int(payload) async for batch in batches for payload in batch.payloads]
-
-
-async def test_over_http_a_connection_that_breaks_is_made_again_behind_what_was_processed() -> None:
-    whole = line(3)
-    transport = Scripted(
-        ([HELLO, line(1) + line(2), whole[:5]], BROKEN),
-        ([HELLO + whole, b"\n", b'{"event":"end","reason":"acknowledge"}\n'], None),
-        ([HELLO, b'{"event":"end","reason":"end"}\n'], None),
-    )
-    assert await over_http(transport) == [1, 2, 3]
-    assert transport.requests == [
-        "GET /events ",
-        'POST /readers/one/acks {"token":"s-2"}',
-        "GET /events?ack=s-2&reader=one ",
-        'POST /readers/one/acks {"token":"s-3"}',
-        "GET /events?ack=s-3&reader=one ",
-        "DELETE /readers/one?ack=s-3 ",
-    ]
-
-
-async def test_over_http_the_last_of_a_count_is_acknowledged_by_leaving() -> None:
-    transport = Scripted(([HELLO + line(1) + line(2) + line(3)], BROKEN))
-    assert await over_http(transport, 2) == [1, 2]
-    assert transport.requests[1:] == ["DELETE /readers/one?ack=s-2 "]
-
-
-async def test_over_http_a_problem_in_the_middle_is_raised_as_what_it_is() -> None:
-    problem = {"event": "problem", "code": "reader-removed", "detail": "put offline"}
-    transport = Scripted(([HELLO + line(1) + json.dumps(problem).encode() + b"\n"], None))
-    with pytest.raises(AnabranchError, match="put offline") as raised:
-        await over_http(transport)
-    assert raised.value.code == "reader-removed"
-    assert transport.requests[-1] == "DELETE /readers/one?ack=s-1 "
 
 
 # --- options ------------------------------------------------------------------------------
@@ -270,7 +182,7 @@ async def test_a_group_whose_log_is_away_is_shown_as_such_by_both_sessions(
         is_log = isinstance(message, ReadSegment) and "_RG" in message.segment
         return Unavailable("the container moves") if is_log else None
 
-    async with sessions() as (g, client, http):
+    async with both_sessions() as (g, client, http):
         await client.groups.create(GROUP, ReaderGroupConfig((GroupStream(STREAM),)), wait_s=5.0)
         assert (await client.groups.show(GROUP))["log_answers"] is True
         g.bench.store.fault = away

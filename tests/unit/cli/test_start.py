@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("matplotlib", "pyspark", "pyarrow", "pandas", "httpx")
+HEAVY = ("matplotlib", "pyspark", "pyarrow", "pandas", "httpx", "websockets")
 
 
 def test_the_command_starts_without_what_only_some_commands_need() -> None:

@@ -1,15 +1,12 @@
 """The commands about transactions, through both sessions, without a cluster."""
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from anabranch.cli.client_session import Session
 from anabranch.cli.commands.transactions import COLUMNS, _begun, _key, _outcome, _row, parts_in
-from anabranch.cli.http.session import HttpSession
 from anabranch.cli.records import Record
 from anabranch.cli.transactions import Beginning, Committing, Destination, Transactions
 from anabranch.client import CommittedPart, PartLength, TransactionState
@@ -21,21 +18,12 @@ from anabranch.common.errors import (
     VersionPassed,
 )
 from kit.client_bench import STREAM
-from kit.gateway_bench import GatewayBench, gateway
-from kit.http_sessions import http_session
-from unit.cli.test_http_session import calls
+from kit.http_sessions import both_sessions
 
 NOBODY = "0" * 32
 PART = "c" * 32
 WRITER = "ab" * 16
 UNSTEADY = {"opened_ms": 0, "age_ms": 0, "deadline_ms": 0}
-
-
-@asynccontextmanager
-async def sessions() -> AsyncIterator[tuple[GatewayBench, Session, HttpSession]]:
-    """Two ways to one cluster."""
-    async with gateway() as g, calls(g.transport) as opened, http_session(opened) as over_http:
-        yield g, Session(g.bench.client), over_http
 
 
 def steady(told: Any, *ids: str) -> Any:
@@ -47,7 +35,7 @@ def steady(told: Any, *ids: str) -> Any:
 
 
 async def write(of: Transactions, transaction: str, *events: bytes, part: str | None = None) -> Any:
-    async with of.writer(Destination(STREAM, transaction, part), None) as sink:
+    async with of.writer(Destination(STREAM, transaction, part)) as sink:
         await sink.write([Record(event, None) for event in events])
     return await sink.lengths() if part else None
 
@@ -88,7 +76,7 @@ async def everything(of: Transactions, application: str) -> list[Any]:
 
 
 async def test_both_sessions_say_and_do_the_same() -> None:
-    async with sessions() as (g, client, http):
+    async with both_sessions() as (g, client, http):
         over_nats = await everything(client.transactions, "etl-a")
         over_http = await everything(http.transactions, "etl-b")
         seen = await g.bench.payloads()
@@ -111,7 +99,7 @@ async def test_both_sessions_say_and_do_the_same() -> None:
 
 
 async def test_parts_are_written_and_those_that_count_committed_over_both() -> None:
-    async with sessions() as (g, client, http):
+    async with both_sessions() as (g, client, http):
         for of in (client.transactions, http.transactions):
             begun = await of.begin(STREAM, Beginning(parts=True))
             lengths = await write(of, begun["transaction_id"], b"1", part=PART)
@@ -127,7 +115,7 @@ async def test_parts_are_written_and_those_that_count_committed_over_both() -> N
 
 
 async def test_a_commit_that_takes_longer_is_told_as_decided_by_both() -> None:
-    async with sessions() as (g, client, http):
+    async with both_sessions() as (g, client, http):
         g.bench.controller.transactions.is_slow = True
         for of in (client.transactions, http.transactions):
             begun = await of.begin(STREAM, Beginning())

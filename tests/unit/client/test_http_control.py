@@ -15,22 +15,24 @@ from anabranch.client import (
     OperationState,
     ReaderGroupConfig,
     SegmentPosition,
-    StateCodec,
 )
 from anabranch.client.wire.http_calls import GatewayCalls
 from anabranch.client.wire.http_control import HttpControlPlane
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.contracts.queries import DescribeScope, ScopeDescription
+from anabranch.common.contracts.reader_groups import CreateReaderGroup
 from anabranch.common.contracts.transactions import BeginTransaction, TransactionBegun
 from anabranch.common.errors import (
     AnabranchError,
     InvalidName,
     InvalidPosition,
-    NotBuilt,
+    InvalidRequest,
+    InvalidSetting,
     OutcomeUnknown,
     ScopeExists,
     StreamNotFound,
     Unavailable,
+    UnsupportedProtocol,
 )
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.reader_group import GroupStream
@@ -62,9 +64,9 @@ async def world(segment_count: int = 2) -> AsyncIterator[World]:
     clock, ids, rng = SystemClock(), SeededIds(7), system_rng()
     async with gateway(segment_count=segment_count) as g:
         lossy = Lossy(g.transport)
-        calls = GatewayCalls("http://gateway", clock=clock, rng=rng, transport=lossy, token="mine")
+        calls = GatewayCalls("http://gateway", transport=lossy, token="mine")
         control = HttpControlPlane(calls, clock=clock, ids=ids)
-        async with Client(control, clock=clock, ids=ids, rng=rng, has_stores=False) as client:
+        async with Client(control, clock=clock, ids=ids, rng=rng) as client:
             yield World(g, lossy, control, client)
 
 
@@ -170,32 +172,47 @@ async def test_a_command_that_takes_long_is_told_as_running_and_then_polled() ->
     assert ended.state is OperationState.SUCCEEDED
 
 
-async def test_what_needs_the_segment_stores_is_refused_by_name() -> None:
-    async with world() as w:
-        client = w.client
-        codec: StateCodec[int, int] = None  # type: ignore[assignment]
-        asked: dict[str, Callable[[], object]] = {
-            "writing events": lambda: client.writer(STREAM),
-            "reading events": lambda: client.reader(STREAM),
-            "a reader group's state": lambda: client.reader_group("plant/readers"),
-            "a byte stream": lambda: client.byte_stream(STREAM),
-            "a revisioned stream": lambda: client.revisioned_stream(STREAM),
-            "a state synchronizer": lambda: client.state_synchronizer(STREAM, codec),
-            "reading ranges": lambda: client.batch,
-        }
-        for purpose, ask in asked.items():
-            with pytest.raises(NotBuilt, match=f"^{purpose} needs"):
-                ask()
-        with pytest.raises(AnabranchError, match="has HTTP alone"):
-            await client.cluster.flush_to_tier2(timeout_s=0.5)
-
-
-async def test_positions_of_a_reader_group_are_checked_by_the_gateway() -> None:
+async def test_positions_of_a_reader_group_are_checked_by_the_client_and_by_the_gateway() -> None:
     async with world(segment_count=1) as w:
-        starts = (SegmentPosition(SegmentId(0), 3, 1),)
-        config = ReaderGroupConfig((GroupStream(STREAM, starts),))
+        config = ReaderGroupConfig((GroupStream(STREAM, (SegmentPosition(SegmentId(0), 3, 1),)),))
         with pytest.raises(InvalidPosition):
             await w.client.reader_groups.create("plant/readers", config)
+        unchecked = CreateReaderGroup(
+            command_id="mine", scope="plant", group="readers", config=config
+        )
+        with pytest.raises(InvalidPosition):
+            await w.control.execute(unchecked, timeout_s=5.0)
+    assert not w.controller.commanded
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (httpx.Response(502, html="<h1>Bad gateway</h1>"), Unavailable),
+        (httpx.Response(404, html="<h1>Not here</h1>"), InvalidRequest),
+        (httpx.Response(302, headers={"location": "/login"}), InvalidRequest),
+        (httpx.Response(200, html="<h1>It works!</h1>"), UnsupportedProtocol),
+        (
+            httpx.Response(400, content=b"{", headers={"content-type": "application/problem+json"}),
+            InvalidRequest,
+        ),
+    ],
+)
+async def test_whatever_else_answers_is_told_from_a_gateway(
+    answer: httpx.Response, error: type[AnabranchError]
+) -> None:
+    calls = GatewayCalls("http://gateway", transport=httpx.MockTransport(lambda _: answer))
+    control = HttpControlPlane(calls, clock=SystemClock(), ids=SeededIds(7))
+    query = DescribeScope(scope="a")
+    with pytest.raises(error):
+        await control.query("describe_scope", query, ScopeDescription, timeout_s=0.1)
+    await control.close()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "nats://here", "http://here:port", ""])
+def test_what_is_no_address_is_named(url: str) -> None:
+    with pytest.raises(InvalidSetting):
+        GatewayCalls(url)
 
 
 async def test_a_gateway_serves_each_name_on_one_path() -> None:

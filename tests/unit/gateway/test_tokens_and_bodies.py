@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.client.reading.position_tokens import position_token, positions_of
 from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from anabranch.gateway.events.bodies import (
     BINARY,
@@ -17,12 +18,7 @@ from anabranch.gateway.events.bodies import (
     ndjson_line,
     parse_events,
 )
-from anabranch.gateway.events.tokens import (
-    page_after,
-    page_token,
-    position_token,
-    positions_of,
-)
+from anabranch.gateway.events.tokens import page_after, page_token
 
 SEGMENTS = st.dictionaries(
     st.integers(0, 999).map(lambda n: f"a/b/{n}.#epoch.0"),
