@@ -1,0 +1,481 @@
+"""Tunnels of a served gateway: where they lead, what they hold, and how they end."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_websocket
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from anabranch.client import connect
+from anabranch.common.contracts.tunnel import SUBPROTOCOL, tunnel_path
+from anabranch.common.errors import NodeNotFound, Unavailable
+from anabranch.common.model.cluster import Endpoint
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.gateway.http.edge import websockets as edge
+from anabranch.gateway.tunnels.pump import Carried, ClientSide, Ended, pump
+from anabranch.gateway.tunnels.stores import AGE_S_MAX, PAUSE_S, KnownStores
+from kit.client_bench import STREAM, until, writer_settings
+from kit.served_gateway import Served, served_gateway
+
+NEVER_S = 600.0
+TLS = Path(__file__).parents[2] / "kit" / "tls"
+
+
+@dataclass
+class RawStore:
+    """A server that says and hears bytes; the fake controller knows its address."""
+
+    port: int = 0
+    callers: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
+
+    taken: int = 0
+
+    async def caller(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The next one."""
+        await until(lambda: len(self.callers) > self.taken)
+        self.taken += 1
+        return self.callers[self.taken - 1]
+
+
+@asynccontextmanager
+async def raw_store() -> AsyncIterator[RawStore]:
+    store = RawStore()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        store.callers.append((reader, writer))
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    store.port = server.sockets[0].getsockname()[1]
+    try:
+        yield store
+    finally:
+        server.close()
+        for _, writer in store.callers:
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+@asynccontextmanager
+async def tunnels(**changes: Any) -> AsyncIterator[tuple[Served, RawStore]]:
+    async with asyncio.timeout(30), raw_store() as store, served_gateway(**changes) as served:
+        served.gateway.bench.store.port, before = store.port, served.gateway.bench.store.port
+        yield served, store
+        served.gateway.bench.store.port = before
+
+
+def websocket(
+    served: Served, path: str, protocol: str | None = SUBPROTOCOL, **more: Any
+) -> open_websocket:
+    return open_websocket(
+        f"ws://127.0.0.1:{served.port}{path}",
+        subprotocols=None if protocol is None else [Subprotocol(protocol)],
+        compression=None,
+        ping_interval=None,
+        proxy=None,
+        **more,
+    )
+
+
+def to_store(served: Served, port: int) -> open_websocket:
+    return websocket(served, tunnel_path(Endpoint("127.0.0.1", port)))
+
+
+async def refusal(opening: open_websocket) -> tuple[int, str]:
+    """The status and the code of the problem document."""
+    with pytest.raises(InvalidStatus) as raised:
+        await opening
+    response = raised.value.response
+    assert response.headers["content-type"] == "application/problem+json"
+    told = json.loads(response.body)
+    assert told["status"] == response.status_code
+    assert told["remedy"]
+    return response.status_code, told["code"]
+
+
+async def closing(tunnel: ClientConnection) -> tuple[int, int]:
+    """The bytes that come up to the end, and the code with which the gateway closes."""
+    size = 0
+    try:
+        while True:
+            size += len(await tunnel.recv())
+    except ConnectionClosed as error:
+        return size, error.rcvd.code if error.rcvd else 1006
+
+
+# --- where they lead ------------------------------------------------------------------------------
+
+
+async def test_a_tunnel_leads_to_stores_of_the_cluster_and_to_nothing_else() -> None:
+    async with tunnels() as (served, store), raw_store() as stranger:
+        path = tunnel_path(Endpoint("127.0.0.1", store.port))
+        assert await refusal(to_store(served, stranger.port)) == (404, "node-not-found")
+        assert await refusal(to_store(served, 1)) == (503, "unavailable")  # known, and away
+        assert await refusal(websocket(served, "/v1/stores/nowhere/connection")) == (
+            400, "invalid-request",
+        )  # fmt: skip
+        assert await refusal(websocket(served, path, None)) == (400, "invalid-request")
+        assert await refusal(websocket(served, path, "mqtt")) == (400, "invalid-request")
+        assert await refusal(websocket(served, "/v1/scopes")) == (404, "not-found")
+        async with httpx.AsyncClient(base_url=served.url) as http:
+            plain = await http.get(path)
+            assert (plain.status_code, plain.json()["code"]) == (426, "upgrade-required")
+        assert (stranger.callers, store.callers) == ([], [])
+        async with to_store(served, store.port) as tunnel:
+            assert tunnel.subprotocol == SUBPROTOCOL
+            reader, writer = await store.caller()
+            await tunnel.send(b"ask")
+            assert await reader.readexactly(3) == b"ask"
+            writer.write(b"told")
+            assert await tunnel.recv() == b"told"
+        metrics = served.gateway.parts.metrics
+        exposed = metrics.exposition().decode()
+    assert 'anabranch_gateway_tunnel_bytes_total{direction="to_store"} 3.0' in exposed
+    assert 'anabranch_gateway_tunnel_bytes_total{direction="from_store"} 4.0' in exposed
+    handshakes = 'method="GET",route="/v1/stores/{store}/connection",status="101"'
+    assert f"anabranch_gateway_requests_total{{{handshakes}}} 1.0" in exposed
+
+
+# --- how many, and how they are counted -----------------------------------------------------------
+
+
+async def test_a_tunnel_counts_as_a_connection_until_it_ends_and_once() -> None:
+    limits = {"tunnels_max": 1, "connections_per_peer_max": 2}
+    async with tunnels(**limits, header_timeout_s=0.05) as (served, store):
+        metrics = served.gateway.parts.metrics
+        async with to_store(served, store.port):
+            assert (metrics.connections, metrics.tunnels) == (1, 1)
+            assert await refusal(to_store(served, store.port)) == (503, "overloaded")
+            await until(lambda: metrics.connections == 1)
+            async with AsyncExitStack() as stack:
+                reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+                stack.callback(writer.transport.abort)
+                await until(lambda: metrics.connections == 2)
+                assert await refusal(to_store(served, store.port)) == (429, "too-many-connections")
+                assert await reader.read() == b""  # its deadline for headers has passed
+            await until(lambda: metrics.connections == 1)
+            assert metrics.tunnels == 1
+        await until(lambda: metrics.connections == metrics.tunnels == 0)
+        async with to_store(served, store.port):
+            assert (metrics.connections, metrics.tunnels) == (1, 1)
+        await until(lambda: metrics.connections == metrics.tunnels == 0)
+
+
+async def test_a_websocket_behind_a_request_that_is_not_answered_is_reset() -> None:
+    async with tunnels() as (served, store):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        path = tunnel_path(Endpoint("127.0.0.1", store.port))
+        writer.write(
+            b"GET /v1/scopes/plant/streams/sensors/events?wait=0.5 HTTP/1.1\r\nhost: h\r\n\r\n"
+            + f"GET {path} HTTP/1.1\r\nhost: h\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+            f"sec-websocket-protocol: {SUBPROTOCOL}\r\n\r\n".encode()
+        )
+        assert await reader.read() == b""
+        metrics = served.gateway.parts.metrics
+        await until(lambda: metrics.connections == 0)
+        writer.close()
+        assert store.callers == []
+
+
+# --- how they end ---------------------------------------------------------------------------------
+
+
+async def test_the_end_of_one_side_ends_the_other_after_everything_was_carried() -> None:
+    async with tunnels() as (served, store):
+        async with to_store(served, store.port) as tunnel:
+            _, writer = await store.caller()
+            writer.write(b"last words" * 100_000)
+            writer.close()
+            assert await closing(tunnel) == (1_000_000, 1014)
+        async with to_store(served, store.port) as tunnel:
+            reader, _ = await store.caller()
+            tunnel.transport.abort()
+            assert await reader.read() == b""
+
+
+async def test_text_and_messages_that_are_too_large_end_a_tunnel() -> None:
+    async with tunnels() as (served, store):
+        for message, code in (("text", 1003), (b"x" * (1024 * 1024 + 1), 1009)):
+            async with to_store(served, store.port) as tunnel:
+                reader, _ = await store.caller()
+                await tunnel.send(message)
+                assert await closing(tunnel) == (0, code)
+                assert await reader.read() == b""
+
+
+async def test_tunnels_end_at_once_when_the_gateway_stops() -> None:
+    async with tunnels() as (served, store), to_store(served, store.port) as tunnel:
+        reader, _ = await store.caller()
+        served.lifetime.request_stop()
+        assert await closing(tunnel) == (0, 1012)
+        assert await reader.read() == b""
+        metrics = served.gateway.parts.metrics
+        await until(lambda: metrics.connections == metrics.tunnels == 0)
+
+
+async def test_a_caller_that_takes_nothing_cannot_keep_a_tunnel_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edge, "CLOSE_WAIT_S", 0.0)
+    monkeypatch.setattr("anabranch.gateway.http.routes.tunnels.CLOSE_S", 0.0)
+    async with tunnels() as (served, store):
+        tunnel = await to_store(served, store.port)
+        tunnel.transport.pause_reading()
+        _, writer = await store.caller()
+        metrics = served.gateway.parts.metrics
+        writer.write(b"x" * 64 * 1024 * 1024)
+        await until(lambda: metrics.tunnelled.from_stores > 0)
+        writer.transport.abort()
+        await until(lambda: metrics.connections == 0)
+        tunnel.transport.abort()
+
+
+# --- what they hold -------------------------------------------------------------------------------
+
+
+async def settled(seen: Callable[[], int], asking: httpx.AsyncClient) -> int:
+    """The number, once it has not changed while many other requests were answered."""
+    last = -1
+    while seen() != last:
+        last = seen()
+        for _ in range(5):
+            await asking.get("/ping")
+    return last
+
+
+async def test_a_store_that_takes_nothing_stops_its_client_and_the_other_way_round() -> None:
+    total = 32 * 1024 * 1024
+    async with tunnels() as (served, store), httpx.AsyncClient(base_url=served.url) as http:
+        carried = served.gateway.parts.metrics.tunnelled
+        tunnel = await to_store(served, store.port)
+        _, writer = await store.caller()
+        writer.transport.pause_reading()
+        tunnel.transport.pause_reading()
+        writer.write(b"x" * total)
+        # as a peer writes them that knows no back-pressure
+        for _ in range(total // 100_000):
+            tunnel.protocol.send_binary(b"x" * 100_000)
+            tunnel.transport.write(b"".join(tunnel.protocol.data_to_send()))
+        await settled(lambda: carried.from_stores, http)
+        await settled(lambda: carried.to_stores, http)
+        assert carried.to_stores < total / 2
+        assert tunnel.transport.get_write_buffer_size() > 0
+        assert carried.from_stores < total / 2
+        assert writer.transport.get_write_buffer_size() > 0
+        tunnel.transport.abort()
+
+
+async def test_many_small_messages_and_fragments_are_one_stream() -> None:
+    async with tunnels() as (served, store), to_store(served, store.port) as tunnel:
+        reader, _ = await store.caller()
+        for number in range(5000):
+            tunnel.protocol.send_binary(b"", fin=False)
+            tunnel.protocol.send_continuation(b"%04d" % number, fin=number % 2 == 0)
+            if number % 2:
+                tunnel.protocol.send_continuation(b"", fin=True)
+        tunnel.transport.write(b"".join(tunnel.protocol.data_to_send()))
+        wanted = b"".join(b"%04d" % number for number in range(5000))
+        assert await reader.readexactly(len(wanted)) == wanted
+
+
+class Held:
+    """One side of a tunnel whose takings wait for `room`."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Event()
+        self.given = 0
+        self.taken: list[bytes] = []
+
+    async def give(self, *_: int) -> bytes:
+        await asyncio.sleep(0)
+        self.given += 1
+        return b"%d" % self.given
+
+    def write(self, data: bytes) -> None:
+        self.taken.append(data)
+
+    async def drain(self) -> None:
+        await self.room.wait()
+
+    async def take(self, data: bytes) -> None:
+        await self.room.wait()
+        self.taken.append(data)
+
+
+async def test_each_direction_takes_the_next_piece_when_the_last_one_was_taken() -> None:
+    client, store, carried = Held(), Held(), Carried()
+    store.read = store.give  # type: ignore[attr-defined]
+    sides = ClientSide(client.give, client.take)
+    async with asyncio.TaskGroup() as tasks:
+        pumping = tasks.create_task(pump(sides, (store, store), carried))  # type: ignore[arg-type]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (client.given, store.given) == (1, 1)
+        store.room.set()
+        await until(lambda: client.given > 3)
+        assert store.given == 1
+        pumping.cancel()
+
+
+async def test_a_side_that_stalls_ends_the_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.gateway.tunnels.pump.STALLED_S", 0.0)
+    for stalls in Ended:
+        client, store = Held(), Held()
+        store.read = store.give  # type: ignore[attr-defined]
+        (client if stalls is Ended.STORE else store).room.set()
+        sides = ClientSide(client.give, client.take)
+        async with asyncio.timeout(5):
+            assert await pump(sides, (store, store), Carried()) is stalls  # type: ignore[arg-type]
+
+
+# --- which stores are known -----------------------------------------------------------------------
+
+HERE, THERE = Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2)
+
+
+class SetClock(SystemClock):
+    """Shows the time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Looks:
+    """A controller's answers, one after the other; the last one is repeated."""
+
+    def __init__(self, *answers: frozenset[Endpoint] | Exception) -> None:
+        self.answers = list(answers)
+        self.count = 0
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def __call__(self) -> frozenset[Endpoint]:
+        self.count += 1
+        await self.open.wait()
+        told = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+async def test_addresses_are_looked_up_when_they_are_old_or_missing_and_not_too_often() -> None:
+    clock = SetClock()
+    looks = Looks(frozenset({HERE}), frozenset({HERE, THERE}), frozenset({THERE}))
+    stores = KnownStores(looks, clock)
+    await stores.check(HERE)
+    for _ in range(3):
+        await stores.check(HERE)
+        with pytest.raises(NodeNotFound):
+            await stores.check(THERE)
+    assert looks.count == 1
+    clock.now_s += PAUSE_S
+    await stores.check(THERE)
+    clock.now_s += AGE_S_MAX
+    with pytest.raises(NodeNotFound):
+        await stores.check(HERE)
+    assert looks.count == 3
+
+
+async def test_stores_stay_within_reach_while_no_controller_answers() -> None:
+    clock = SetClock()
+    looks = Looks(frozenset({HERE}), Unavailable("away"))
+    stores = KnownStores(looks, clock)
+    await stores.check(HERE)
+    clock.now_s += AGE_S_MAX
+    await stores.check(HERE)
+    with pytest.raises(Unavailable):
+        await stores.check(THERE)
+    with pytest.raises(Unavailable):
+        await KnownStores(Looks(Unavailable("away")), clock).check(HERE)
+
+
+async def test_one_look_serves_all_that_wait_for_it_also_if_it_is_cancelled() -> None:
+    looks = Looks(frozenset({HERE}))
+    looks.open.clear()
+    stores = KnownStores(looks, SetClock())
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(stores.check(HERE)) for _ in range(3)]
+        await until(lambda: looks.count == 1)
+        looks.open.set()
+    assert (looks.count, [task.exception() for task in waiting]) == (1, [None] * 3)
+    looks.open.clear()
+    other = KnownStores(looks, SetClock())
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(other.check(HERE))
+        await until(lambda: looks.count == 2)
+        second = tasks.create_task(_outcome(other))
+        await asyncio.sleep(0)
+        first.cancel()
+    assert isinstance(second.result(), Unavailable)
+
+
+async def _outcome(stores: KnownStores) -> Exception | None:
+    try:
+        await stores.check(HERE)
+    except Unavailable as error:
+        return error
+    return None
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+async def test_a_writer_whose_tunnels_are_cut_stores_each_event_once_and_in_order() -> None:
+    async with served_gateway(2) as served, connect(served.url) as client:
+        store = served.gateway.bench.store
+        settings = writer_settings(block_size_bytes=1000)
+        async with client.writer(STREAM, settings) as writer:
+            for round_ in range(5):
+                for number in range(200):
+                    writer.write(b"%d" % (round_ * 200 + number), key=str(number % 5))
+                await until(lambda: bool(store.connections))
+                for connection in list(store.connections):
+                    connection.drop()
+        async with client.reader(STREAM, until_tail=True) as reader:
+            events = [event async for event in reader]
+    for key in range(5):
+        mine = [int(event.payload) for event in events if event.key == str(key)]
+        assert mine == [n for n in range(1000) if n % 5 == key]
+
+
+async def test_a_tunnel_leads_through_a_proxy_that_ends_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    async with served_gateway() as served, asyncio.TaskGroup() as tasks:
+
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(65536):
+                writer.write(data)
+            writer.transport.abort()
+
+        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_connection("127.0.0.1", served.port)
+            tasks.create_task(carry(reader, there[1]))
+            tasks.create_task(carry(there[0], writer))
+
+        proxy = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=context)
+        port = proxy.sockets[0].getsockname()[1]
+        async with connect(f"https://127.0.0.1:{port}") as client:
+            async with client.writer(STREAM) as writer:
+                writer.write(b"1" * 1_000_000)
+            async with client.reader(STREAM, until_tail=True) as reader:
+                assert [len(event.payload) async for event in reader] == [1_000_000]
+        assert served.gateway.parts.metrics.tunnelled.to_stores > 1_000_000
+        proxy.close()
