@@ -127,7 +127,7 @@ async def read_by_a_group(client: Client) -> None:
     await client.reader_groups.create("web/group", ReaderGroupConfig((GroupStream(ONCE),)))
     group = client.reader_group("web/group")
     settings = GroupReaderSettings(save_interval_s=0.05)
-    found = []
+    found: list[int] = []
     async with group.reader("one", settings) as reader:
         while len(found) < 1000:
             found.append(int((await anext(reader)).payload))

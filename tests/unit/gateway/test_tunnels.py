@@ -22,7 +22,7 @@ from anabranch.common.errors import NodeNotFound, Unavailable
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.gateway.http.edge import websockets as edge
-from anabranch.gateway.tunnels.pump import Carried, ClientSide, Ended, pump
+from anabranch.gateway.tunnels.pump import Tunnelled, ClientSide, Ended, pump
 from anabranch.gateway.tunnels.stores import AGE_S_MAX, PAUSE_S, KnownStores
 from kit.client_bench import STREAM, until, writer_settings
 from kit.served_gateway import Served, served_gateway
@@ -154,7 +154,7 @@ async def test_a_tunnel_counts_as_a_connection_until_it_ends_and_once() -> None:
     async with tunnels(**limits, header_timeout_s=0.05) as (served, store):
         metrics = served.gateway.parts.metrics
         async with to_store(served, store.port):
-            assert (metrics.connections, metrics.tunnels) == (1, 1)
+            assert (metrics.connections, metrics.tunnels.open) == (1, 1)
             assert await refusal(to_store(served, store.port)) == (503, "overloaded")
             await until(lambda: metrics.connections == 1)
             async with AsyncExitStack() as stack:
@@ -164,11 +164,11 @@ async def test_a_tunnel_counts_as_a_connection_until_it_ends_and_once() -> None:
                 assert await refusal(to_store(served, store.port)) == (429, "too-many-connections")
                 assert await reader.read() == b""  # its deadline for headers has passed
             await until(lambda: metrics.connections == 1)
-            assert metrics.tunnels == 1
-        await until(lambda: metrics.connections == metrics.tunnels == 0)
+            assert metrics.tunnels.open == 1
+        await until(lambda: metrics.connections == metrics.tunnels.open == 0)
         async with to_store(served, store.port):
-            assert (metrics.connections, metrics.tunnels) == (1, 1)
-        await until(lambda: metrics.connections == metrics.tunnels == 0)
+            assert (metrics.connections, metrics.tunnels.open) == (1, 1)
+        await until(lambda: metrics.connections == metrics.tunnels.open == 0)
 
 
 async def test_a_websocket_behind_a_request_that_is_not_answered_is_reset() -> None:
@@ -221,7 +221,7 @@ async def test_tunnels_end_at_once_when_the_gateway_stops() -> None:
         assert await closing(tunnel) == (0, 1012)
         assert await reader.read() == b""
         metrics = served.gateway.parts.metrics
-        await until(lambda: metrics.connections == metrics.tunnels == 0)
+        await until(lambda: metrics.connections == metrics.tunnels.open == 0)
 
 
 async def test_a_caller_that_takes_nothing_cannot_keep_a_tunnel_that_has_ended(
@@ -235,7 +235,7 @@ async def test_a_caller_that_takes_nothing_cannot_keep_a_tunnel_that_has_ended(
         _, writer = await store.caller()
         metrics = served.gateway.parts.metrics
         writer.write(b"x" * 64 * 1024 * 1024)
-        await until(lambda: metrics.tunnelled.from_stores > 0)
+        await until(lambda: metrics.tunnels.from_stores > 0)
         writer.transport.abort()
         await until(lambda: metrics.connections == 0)
         tunnel.transport.abort()
@@ -257,9 +257,10 @@ async def settled(seen: Callable[[], int], asking: httpx.AsyncClient) -> int:
 async def test_a_store_that_takes_nothing_stops_its_client_and_the_other_way_round() -> None:
     total = 32 * 1024 * 1024
     async with tunnels() as (served, store), httpx.AsyncClient(base_url=served.url) as http:
-        carried = served.gateway.parts.metrics.tunnelled
+        carried = served.gateway.parts.metrics.tunnels
         tunnel = await to_store(served, store.port)
         _, writer = await store.caller()
+        assert isinstance(writer.transport, asyncio.Transport)
         writer.transport.pause_reading()
         tunnel.transport.pause_reading()
         writer.write(b"x" * total)
@@ -314,7 +315,7 @@ class Held:
 
 
 async def test_each_direction_takes_the_next_piece_when_the_last_one_was_taken() -> None:
-    client, store, carried = Held(), Held(), Carried()
+    client, store, carried = Held(), Held(), Tunnelled()
     store.read = store.give  # type: ignore[attr-defined]
     sides = ClientSide(client.give, client.take)
     async with asyncio.TaskGroup() as tasks:
@@ -336,7 +337,7 @@ async def test_a_side_that_stalls_ends_the_tunnel(monkeypatch: pytest.MonkeyPatc
         (client if stalls is Ended.STORE else store).room.set()
         sides = ClientSide(client.give, client.take)
         async with asyncio.timeout(5):
-            assert await pump(sides, (store, store), Carried()) is stalls  # type: ignore[arg-type]
+            assert await pump(sides, (store, store), Tunnelled()) is stalls  # type: ignore[arg-type]
 
 
 # --- which stores are known -----------------------------------------------------------------------
@@ -477,5 +478,5 @@ async def test_a_tunnel_leads_through_a_proxy_that_ends_tls(
                 writer.write(b"1" * 1_000_000)
             async with client.reader(STREAM, until_tail=True) as reader:
                 assert [len(event.payload) async for event in reader] == [1_000_000]
-        assert served.gateway.parts.metrics.tunnelled.to_stores > 1_000_000
+        assert served.gateway.parts.metrics.tunnels.to_stores > 1_000_000
         proxy.close()

@@ -1,4 +1,4 @@
-"""What a command needs of a cluster: administration and events, by the client.
+"""The needs of a command of a cluster: administration and events, by the client.
 
 The client is the same whether it reaches the cluster by NATS or through an HTTP gateway.
 """
@@ -25,7 +25,7 @@ from anabranch.client.reading.position_tokens import positions_of
 
 
 class Session:
-    """A session on an open client. The methods raise the client's errors."""
+    """On an open client. The methods raise the errors of the client's."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

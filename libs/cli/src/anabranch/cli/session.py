@@ -1,4 +1,4 @@
-"""A command's connection to the cluster, and its event loop."""
+"""The needs of every data command: the address of the cluster, and an event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -108,8 +108,8 @@ async def _session(connection: Connection) -> AsyncIterator[Session]:
 
 @asynccontextmanager
 async def session_on(place: str) -> AsyncIterator[Session]:
-    """A session on the cluster behind this address. Raises InvalidSetting, Unavailable when nobody
-    answers."""
+    """A session on the cluster behind this address. Raises InvalidSetting, Unavailable if no
+    service answers."""
     async with _client(place) as client:
         yield Session(client)
 

@@ -1,4 +1,4 @@
-"""What takes the events that commands write."""
+"""Takes the events that commands write."""
 
 from collections.abc import Iterable
 
@@ -15,8 +15,8 @@ class EventSink:
         self._writer = writer
 
     async def write(self, records: Iterable[Record]) -> None:
-        """Take them in their order, and wait while too many are not stored yet. What came before
-        an error of the iterable itself is kept, and stored by `flush`."""
+        """Take them in their order, and wait while too many are not stored yet. Records before
+        an error of the iterable itself are kept, and stored by `flush`."""
         for record in records:
             while True:
                 try:

@@ -4,7 +4,7 @@
 
 A tunnel is the protocol of the socket to the gateway and the transport of a store connection. The
 borders of messages have no meaning. A tunnel keeps nothing that the connection writes: it goes to
-the socket at once. Whatever else than bytes arrives ends the tunnel, and the connection then
+the socket at once. Text and violations of the protocol end the tunnel, and the connection then
 reports ConnectionLost. The library that frames the messages does no I/O of its own; only clients of
 a gateway load it, with their first connection.
 """
@@ -61,7 +61,7 @@ class Tunnel(asyncio.Transport, asyncio.Protocol):
         self._is_attached = False
         """Set by the handshake: from then on the connection hears of the tunnel's end."""
         self._is_open = False
-        """Set from the handshake up to whatever ends the tunnel."""
+        """Set from the handshake to the end of the tunnel."""
         self._reason: Exception | None = None
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -124,7 +124,7 @@ class Tunnel(asyncio.Transport, asyncio.Protocol):
             self._refuse(ConnectionLost("the gateway closed the connection", reason=_text(reason)))
 
     def _take(self) -> None:
-        """Hand on what has arrived."""
+        """Hand on the bytes that have arrived."""
         for event in self._frames.events_received():
             if isinstance(event, Response):
                 self._answered(event)

@@ -6,7 +6,7 @@ Clients and stores open it alike, by TCP; a client of a gateway gives `open_conn
 Requests and replies are matched by request id, so that any number may be under way; a reply
 whose caller has gone is dropped. Replies to appends are cumulative and belong to an append
 session, so all appends of a session carry one id, `_SESSION_BIT | session`, and its listener
-gets whatever comes back.
+gets all replies.
 
 A packet that cannot be read makes everything after it worthless: the connection is closed. So
 is one that stayed silent for a whole request's deadline. Closed is for ever; the pool opens a
@@ -149,7 +149,7 @@ class SegmentStoreConnection(asyncio.Protocol):
         return self._last_session
 
     def end_session(self, session: int) -> None:
-        """Forget the session; whatever is still answered to it is dropped. Repeatable."""
+        """Forget the session; later answers to it are dropped. Repeatable."""
         self._sessions.pop(session, None)
 
     def send_append(self, append: Append, payload: bytes) -> None:
@@ -275,8 +275,8 @@ async def dial_tcp(connection: SegmentStoreConnection) -> None:
 async def open_connection(
     endpoint: Endpoint, settings: ConnectionSettings, dial: Dial = dial_tcp
 ) -> SegmentStoreConnection:
-    """Connect and exchange greetings. Raises ConnectionLost, UnsupportedProtocol, and what `dial`
-    raises."""
+    """Connect and exchange greetings. Raises ConnectionLost, UnsupportedProtocol, and the errors of
+    `dial`."""
     connection = SegmentStoreConnection(endpoint, settings)
     try:
         async with asyncio.timeout(settings.connect_timeout_s):

@@ -4,11 +4,12 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from anabranch.common.contracts import tunnel
 from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
 from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
-from anabranch.gateway.http.routes import events, group_events, health, transaction_events, tunnels
+from anabranch.gateway.http.routes import events, group_events, health, transaction_events
 
 Document = dict[str, Any]
 
@@ -60,7 +61,7 @@ def _completed(document: Document) -> Document:
     paths[transaction_events.PATH] = {"post": _post_transaction_events()}
     paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
-    paths[tunnels.PATH] = {"get": _open_tunnel()}
+    paths[tunnel.PATH] = {"get": _open_tunnel()}
     for path in [route.path for route in health.routes()]:
         paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
     for path, item in paths.items():
@@ -202,7 +203,7 @@ def _open_tunnel() -> Document:
     return {
         "tags": ["stores"],
         "summary": "A WebSocket that carries the store protocol to a segment store",
-        "description": f"The subprotocol is {tunnels.SUBPROTOCOL}. Without a WebSocket: 426.",
+        "description": f"The subprotocol is {tunnel.SUBPROTOCOL}. Without a WebSocket: 426.",
         "responses": {"101": {"description": "The gateway has reached the store"}},
     }
 

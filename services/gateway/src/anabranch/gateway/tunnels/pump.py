@@ -5,7 +5,7 @@
 
 Each direction holds at most one message or piece, and the buffers of the two sockets. It takes the
 next one when the other side has taken the last, so a slow side stops the other. The bytes are not
-looked at. Whatever ends one direction ends the tunnel: a half of a connection is of no use.
+looked at. The end of one direction ends the tunnel: a half of a connection is of no use.
 """
 
 import asyncio
@@ -35,9 +35,11 @@ class ClientSide:
 
 
 @dataclass(slots=True)
-class Carried:
-    """Bytes that tunnels have carried."""
+class Tunnelled:
+    """How many tunnels there are, requests for one that are being answered included, and the bytes
+    that tunnels have tunnelled."""
 
+    open: int = 0
     to_stores: int = 0
     from_stores: int = 0
 
@@ -45,14 +47,14 @@ class Carried:
 async def pump(
     client: ClientSide,
     store: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    carried: Carried,
+    tunnelled: Tunnelled,
 ) -> Ended:
     """Carry bytes until one side ends or stalls → the side."""
     reader, writer = store
     async with asyncio.TaskGroup() as group:
         directions = (
-            group.create_task(_to_store(client, writer, carried)),
-            group.create_task(_from_store(client, reader, carried)),
+            group.create_task(_to_store(client, writer, tunnelled)),
+            group.create_task(_from_store(client, reader, tunnelled)),
         )
         done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         for direction in directions:
@@ -60,7 +62,9 @@ async def pump(
     return next(direction for direction in directions if direction in done).result()
 
 
-async def _to_store(client: ClientSide, writer: asyncio.StreamWriter, carried: Carried) -> Ended:
+async def _to_store(
+    client: ClientSide, writer: asyncio.StreamWriter, tunnelled: Tunnelled
+) -> Ended:
     while True:
         try:
             data = await client.receive()
@@ -68,7 +72,7 @@ async def _to_store(client: ClientSide, writer: asyncio.StreamWriter, carried: C
             return Ended.CLIENT
         if data is None:
             return Ended.CLIENT
-        carried.to_stores += len(data)
+        tunnelled.to_stores += len(data)
         try:
             writer.write(data)
             async with asyncio.timeout(STALLED_S):
@@ -77,7 +81,9 @@ async def _to_store(client: ClientSide, writer: asyncio.StreamWriter, carried: C
             return Ended.STORE
 
 
-async def _from_store(client: ClientSide, reader: asyncio.StreamReader, carried: Carried) -> Ended:
+async def _from_store(
+    client: ClientSide, reader: asyncio.StreamReader, tunnelled: Tunnelled
+) -> Ended:
     while True:
         try:
             data = await reader.read(PIECE_SIZE_BYTES_MAX)
@@ -85,7 +91,7 @@ async def _from_store(client: ClientSide, reader: asyncio.StreamReader, carried:
             return Ended.STORE
         if not data:
             return Ended.STORE
-        carried.from_stores += len(data)
+        tunnelled.from_stores += len(data)
         try:
             async with asyncio.timeout(STALLED_S):
                 await client.send(data)

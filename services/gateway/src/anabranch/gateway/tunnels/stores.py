@@ -1,6 +1,6 @@
 """The addresses that tunnels may lead to: those that the cluster's segment stores announced.
 
-A gateway connects to no other address, so nobody reaches anything else in its network through it.
+A gateway connects to no other address, so its callers reach nothing else in its network.
 The list is a controller's answer and is asked for again when it is old, or lacks an address. While
 no controller answers, the stores that are known stay within reach: data flows without controllers.
 """

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from anabranch.common.runtime.metrics import Metrics
-from anabranch.gateway.tunnels.pump import Carried
+from anabranch.gateway.tunnels.pump import Tunnelled
 
 
 class GatewayMetrics:
@@ -22,9 +22,7 @@ class GatewayMetrics:
         self.body_bytes = 0
         self.events_in = 0
         self.events_out = 0
-        self.tunnels = 0
-        """Open ones, and requests for one that are being answered."""
-        self.tunnelled = Carried()
+        self.tunnels = Tunnelled()
         self._answered: Counter[tuple[str, ...]] = Counter()
         self._cut_off: Counter[tuple[str, ...]] = Counter()
         metrics.gauge(
@@ -66,25 +64,28 @@ class GatewayMetrics:
             "Streams and transactions with an open writer",
             open_writers,
         )
-        metrics.gauge(
-            "anabranch_gateway_tunnels",
-            "Connections of clients to segment stores through the gateway",
-            lambda: self.tunnels,
-        )
-        metrics.counter(
-            "anabranch_gateway_tunnel_bytes_total",
-            "Bytes that tunnels carried",
-            lambda: {
-                ("to_store",): self.tunnelled.to_stores,
-                ("from_store",): self.tunnelled.from_stores,
-            },
-            ("direction",),
-        )
+        self._define_tunnels(metrics)
         metrics.gauge(
             "anabranch_gateway_group_readers",
             "Readers of groups held for callers",
             group_readers,
             ("state",),
+        )
+
+    def _define_tunnels(self, metrics: Metrics) -> None:
+        metrics.gauge(
+            "anabranch_gateway_tunnels",
+            "Connections of clients to segment stores through the gateway",
+            lambda: self.tunnels.open,
+        )
+        metrics.counter(
+            "anabranch_gateway_tunnel_bytes_total",
+            "Bytes that tunnels carried",
+            lambda: {
+                ("to_store",): self.tunnels.to_stores,
+                ("from_store",): self.tunnels.from_stores,
+            },
+            ("direction",),
         )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -1,9 +1,9 @@
-"""A WebSocket as a stream of bytes: uvicorn's protocol, with bounds for what a peer may send.
+"""A WebSocket as a stream of bytes: uvicorn's protocol, with bounds for its peer.
 
 The messages that come in one read of the socket are handed on together, and fragments at once, so
 neither many small messages nor a message in many fragments takes more room than its bytes. A peer
 that reads nothing gets no pongs. A WebSocket whose application has ended, and whose peer does not
-take what is left for it, is reset.
+take the last bytes, is reset.
 """
 
 import asyncio

@@ -48,7 +48,7 @@ _match = re.compile(PATH.replace("{store}", "([^/]+)")).fullmatch
 
 
 def routes() -> list[Route]:
-    """What a request for no WebSocket meets on the path."""
+    """The path for requests that ask for no WebSocket."""
     return [Route(PATH, not_upgraded)]
 
 
@@ -69,7 +69,7 @@ class Tunnels:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began_s = self._clock.monotonic()
-        self._metrics.tunnels += 1
+        self._metrics.tunnels.open += 1
         try:
             try:
                 store = await self._opened(scope)
@@ -83,14 +83,14 @@ class Tunnels:
             finally:
                 store[1].transport.abort()
         finally:
-            self._metrics.tunnels -= 1
+            self._metrics.tunnels.open -= 1
 
     async def _opened(self, scope: Scope) -> Store:
-        """A connection to the store that the path names. Raises what refuses the request."""
+        """A connection to the store that the path names. Raises the refusal."""
         matched = _match(scope["path"])
         if matched is None:
             raise NotFound("no WebSocket is served here", remedy=f"open one on {PATH}")
-        if self._metrics.tunnels > self._tunnels_max:
+        if self._metrics.tunnels.open > self._tunnels_max:
             raise Overloaded("too many tunnels at once", limit=self._tunnels_max)
         if SUBPROTOCOL not in scope["subprotocols"]:
             raise InvalidRequest(
@@ -116,7 +116,7 @@ class Tunnels:
             await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
         except OSError:
             return  # the client has left
-        ended = await pump(ClientSide(received, sent), store, self._metrics.tunnelled)
+        ended = await pump(ClientSide(received, sent), store, self._metrics.tunnels)
         if ended is Ended.STORE:
             reason = "the segment store closed the connection"
             closing = {"type": "websocket.close", "code": STORE_IS_GONE, "reason": reason}
