@@ -20,8 +20,7 @@ class GatewayMetrics:
         self.connections = 0
         self.in_flight = 0
         self.body_bytes = 0
-        self.events_in = 0
-        self.events_out = 0
+        self.events_in = self.events_out = 0
         self.tunnels = Tunnelled()
         self._answered: Counter[tuple[str, ...]] = Counter()
         self._cut_off: Counter[tuple[str, ...]] = Counter()
