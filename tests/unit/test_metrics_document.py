@@ -82,5 +82,5 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
         "change", "part", "job",
-        "reason",
+        "reason", "direction",
     }  # fmt: skip

@@ -32,10 +32,9 @@ class KnownStores:
     async def check(self, store: Endpoint) -> None:
         """Raises NodeNotFound unless this is the address of a store, Unavailable if that cannot be
         found out."""
-        is_known = store in self._known
-        if self._is_older_than(AGE_S_MAX if is_known else PAUSE_S):
-            await self._refresh()
-        if store in self._known or (is_known and self._failure is not None):
+        if self._is_older_than(AGE_S_MAX if store in self._known else PAUSE_S):
+            await self._refresh()  # which keeps the stores that are known if it fails
+        if store in self._known:
             return
         if self._failure is not None:
             raise Unavailable("the segment stores are not known at the moment") from self._failure

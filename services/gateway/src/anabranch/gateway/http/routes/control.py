@@ -140,11 +140,8 @@ def _command(name: str, data: bytes) -> Command:
 
 
 async def _checked(client: Client, asked: Command) -> Command:
-    """The command, after its positions were checked against the stored blocks.
-
-    The gateway does this because a client that needs only HTTP reaches no segment store. Raises
-    InvalidPosition, Unavailable.
-    """
+    """The command with the positions that it names checked against the stored blocks, because
+    callers other than the Python client cannot check them. Raises InvalidPosition, Unavailable."""
     match asked:
         case CreateReaderGroup() | ResetReaderGroup():
             config = await checked_config(client.ranges(), asked.config)
