@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.typing import Subprotocol
+from websockets.typing import Origin, Subprotocol
 
 from anabranch.client import connect
 from anabranch.common.contracts.tunnel import SUBPROTOCOL, tunnel_path
@@ -22,7 +22,7 @@ from anabranch.common.errors import NodeNotFound, Unavailable
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.gateway.http.edge import websockets as edge
-from anabranch.gateway.tunnels.pump import Tunnelled, ClientSide, Ended, pump
+from anabranch.gateway.tunnels.pump import ClientSide, Ended, Tunnelled, pump
 from anabranch.gateway.tunnels.stores import AGE_S_MAX, PAUSE_S, KnownStores
 from kit.client_bench import STREAM, until, writer_settings
 from kit.served_gateway import Served, served_gateway
@@ -127,6 +127,8 @@ async def test_a_tunnel_leads_to_stores_of_the_cluster_and_to_nothing_else() -> 
         assert await refusal(websocket(served, path, None)) == (400, "invalid-request")
         assert await refusal(websocket(served, path, "mqtt")) == (400, "invalid-request")
         assert await refusal(websocket(served, "/v1/scopes")) == (404, "not-found")
+        page = websocket(served, path, origin=Origin("http://elsewhere"))
+        assert await refusal(page) == (403, "unauthorized")
         async with httpx.AsyncClient(base_url=served.url) as http:
             plain = await http.get(path)
             assert (plain.status_code, plain.json()["code"]) == (426, "upgrade-required")
@@ -186,6 +188,36 @@ async def test_a_websocket_behind_a_request_that_is_not_answered_is_reset() -> N
         await until(lambda: metrics.connections == 0)
         writer.close()
         assert store.callers == []
+
+
+@pytest.mark.parametrize("early", [b"\x81\x80\0\0\0\0", b"\x8f\x80\0\0\0\0"])
+async def test_frames_before_the_handshake_is_over_that_are_wrong_reset_the_connection(
+    early: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with tunnels() as (served, store):
+        held = asyncio.Event()
+        stores = served.gateway.parts.stores
+
+        async def look() -> frozenset[Endpoint]:
+            await held.wait()
+            return frozenset()
+
+        stores._look = look
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        path = tunnel_path(Endpoint("127.0.0.1", store.port))
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nhost: h\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+            f"sec-websocket-protocol: {SUBPROTOCOL}\r\n\r\n".encode()
+        )
+        await until(lambda: served.gateway.parts.metrics.tunnels.open == 1)
+        writer.write(early)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        held.set()
+        await until(lambda: served.gateway.parts.metrics.connections == 0)
+        writer.close()
+    assert "Fatal error" not in caplog.text
 
 
 # --- how they end ---------------------------------------------------------------------------------

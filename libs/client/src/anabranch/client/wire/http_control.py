@@ -71,11 +71,6 @@ class HttpControlPlane:
         self._tracer = tracer
         self._closed = False
 
-    @property
-    def calls(self) -> GatewayCalls:
-        """The gateway's other routes, with the same tokens and connections."""
-        return self._calls
-
     def new_command_id(self) -> str:
         return self._ids.new_id()
 

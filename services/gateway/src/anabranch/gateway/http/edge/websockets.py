@@ -49,6 +49,12 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.conn.fail(CloseCode.UNSUPPORTED_DATA, "only binary messages are served")
         self.handle_parser_exception()
 
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:
+            self.transport.abort()  # the handshake is not over, so no message can say why
+        else:
+            super().handle_parser_exception()
+
     def handle_ping(self) -> None:
         if self.writable.is_set():
             super().handle_ping()

@@ -28,6 +28,7 @@ from anabranch.common.errors import (
     InvalidRequest,
     NotFound,
     Overloaded,
+    Unauthorized,
     Unavailable,
 )
 from anabranch.common.model.cluster import Endpoint
@@ -90,6 +91,11 @@ class Tunnels:
         matched = _match(scope["path"])
         if matched is None:
             raise NotFound("no WebSocket is served here", remedy=f"open one on {PATH}")
+        if any(name == b"origin" for name, _ in scope["headers"]):
+            # A page of any site could otherwise use a gateway that its reader's browser reaches.
+            raise Unauthorized(
+                "tunnels are not for web pages", remedy="use the routes of events from browsers"
+            )
         if self._metrics.tunnels.open > self._tunnels_max:
             raise Overloaded("too many tunnels at once", limit=self._tunnels_max)
         if SUBPROTOCOL not in scope["subprotocols"]:
