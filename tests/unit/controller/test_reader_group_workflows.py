@@ -440,6 +440,28 @@ async def test_a_state_stream_that_failed_with_a_closing_scope_is_made_again() -
     await finish(world, GroupStep.MAKE_STATE_STREAM)
 
 
+async def test_an_attempt_after_a_failed_one_is_decided_before_the_group_is_deleted() -> None:
+    world = GroupWorld()
+    loaded = await world.come_to(GroupStep.MAKE_STATE_STREAM)
+    with pytest.raises(StillWaiting):
+        await GROUP_STEPS[GroupStep.MAKE_STATE_STREAM](world.context, loaded)
+    await world.close_scope()
+    await run_to_rest(world.workflow(), STATE_SUBJECT)
+    world.queue.is_stuck = True
+    with pytest.raises(StillWaiting):
+        await GROUP_STEPS[GroupStep.MAKE_STATE_STREAM](world.context, loaded)
+    first, second = world.queue.posted[-2:]
+    assert first.command_id != second.command_id
+    world.queue.is_stuck = False
+    await run_to_rest(world.scope_workflow(), SCOPE_SUBJECT)
+
+    await world.do(DELETE)
+    await world.queue.post(second)
+    await world.work_others()
+
+    assert await world.outcome() == END[GroupStep.UNSUBSCRIBE]
+
+
 def test_every_step_is_tried() -> None:
     assert END.keys() == GROUP_STEPS.keys() == set(GroupStep)
     assert REF == X

@@ -14,7 +14,7 @@ from anabranch.common.model.reader_group import STATE_STREAM_PREFIX, GroupRef, g
 from anabranch.common.model.stream import StreamState, fixed
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.scope.emptying import derived_id, next_command
+from anabranch.controller.domain.scope.emptying import derived_id, next_command, was_deleted_by
 from anabranch.controller.domain.stream.state import Stream
 
 OtherCommand = CreateStream | SealStream | DeleteStream | AddSubscriber | RemoveSubscriber
@@ -60,11 +60,13 @@ def state_stream_to_go(group: ReaderGroup, stream: Stream | None, *, may_come: b
     """The need that the state stream is deleted, and that no late command can create it.
 
     `may_come`: such a command may be on its way. It is then sent again so that it is decided, and
-    the stream that it creates is deleted.
+    the stream that it creates is deleted. A failed creation does not end this, because the group
+    may have sent the next attempt before its deletion began. The last attempt is the one whose
+    stream this deletion has deleted.
     """
     if stream is not None and stream.is_live:
         return Need(is_done=False, command=next_command(life_of(group), stream))
-    if may_come and not (stream is not None and _is_made_for(group, stream)):
+    if may_come and not (stream is not None and _is_last(group, stream)):
         return Need(is_done=False, command=_creation(group, stream))
     return DONE
 
@@ -140,6 +142,11 @@ def _creation_id(group: ReaderGroup, incarnation_before: int) -> str:
     id.
     """
     return derived_id(life_of(group), "create_state_stream", str(incarnation_before))
+
+
+def _is_last(group: ReaderGroup, stream: Stream) -> bool:
+    """Whether the group made the deleted state stream, and deleted it in its own deletion."""
+    return _is_made_for(group, stream) and was_deleted_by(life_of(group), stream)
 
 
 def _is_made_for(group: ReaderGroup, stream: Stream) -> bool:

@@ -6,6 +6,7 @@ from anabranch.common.contracts.commands import DeleteStream, SealStream
 from anabranch.common.contracts.reader_groups import DeleteReaderGroup
 from anabranch.common.model.reader_group import GroupState
 from anabranch.common.model.stream import StreamState
+from anabranch.controller.domain import operations
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.intents import IntentKind
@@ -28,11 +29,21 @@ def next_command(workflow: str, stream: Stream) -> SealStream | DeleteStream | N
         case _:
             return None
     return command(
-        command_id=derived_id(workflow, step, f"{stream.ref}/{stream.incarnation}"),
+        command_id=_command_id(workflow, step, stream),
         scope=stream.ref.scope,
         stream=stream.ref.stream,
         incarnation=stream.incarnation,
     )
+
+
+def was_deleted_by(workflow: str, stream: Stream) -> bool:
+    """Whether a command of that deletion deleted the stream's last incarnation."""
+    deleted_by = _command_id(workflow, "delete", stream)
+    return not stream.is_live and operations.find(stream.operations, deleted_by) is not None
+
+
+def _command_id(workflow: str, step: str, stream: Stream) -> str:
+    return derived_id(workflow, step, f"{stream.ref}/{stream.incarnation}")
 
 
 def group_command(workflow: str, group: ReaderGroup) -> DeleteReaderGroup | None:
