@@ -14,12 +14,12 @@ from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
     condition_headers,
 )
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, StreamNotFound
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.eventsourcing.together import Decision
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import SegmentRange
+from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.kinds import STREAMS
@@ -35,7 +35,9 @@ from anabranch.controller.domain.transaction.events import TransactionAborting, 
 from anabranch.controller.domain.transaction.segments import beside
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.transactions import keys as transaction_keys
+from anabranch.controller.handlers.transactions import lookup as transaction_lookup
 from anabranch.controller.handlers.transactions import outcomes as transaction_outcomes
+from anabranch.controller.handlers.transactions import pings as transaction_pings
 from anabranch.controller.handlers.transactions import segments as transaction_segments
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.outcomes import OutcomeHistory
@@ -270,6 +272,35 @@ def outcomes_not_archived() -> AbstractContextManager[object]:
     return patch.object(OutcomeHistory, "archive", archive)
 
 
+@contextmanager
+def missing_taken_for_unknown() -> Iterator[None]:
+    """What a stream's deletion has deleted already is taken for what never was."""
+
+    async def complete(_desk: Any, _query: Any, _incarnation: int) -> None:
+        return
+
+    with (
+        patch.object(transaction_lookup, "require_complete", complete),
+        patch.object(transaction_pings, "require_complete", complete),
+    ):
+        yield
+
+
+@contextmanager
+def sealed_taken_for_gone() -> Iterator[None]:
+    """A stream that is sealed is said to be gone when its transactions are asked for."""
+    real = transaction_lookup.meant_at_head
+
+    async def meant(desk: Any, query: Any, incarnation: int | None) -> Loaded[Stream]:
+        found = await real(desk, query, incarnation)
+        if found.state.status is StreamState.SEALED:
+            raise StreamNotFound("no such stream")
+        return found
+
+    with patch.object(transaction_lookup, "meant_at_head", meant):
+        yield
+
+
 TRANSACTION_BUGS: dict[str, Planted] = {
     "ordered by id": ordered_by_id,
     "mirror not settled": mirror_not_settled,
@@ -292,4 +323,6 @@ TRANSACTION_BUGS: dict[str, Planted] = {
     "drained by word": drained_by_word,
     "references forgotten": references_forgotten,
     "outcomes not archived": outcomes_not_archived,
+    "missing taken for unknown": missing_taken_for_unknown,
+    "sealed taken for gone": sealed_taken_for_gone,
 }

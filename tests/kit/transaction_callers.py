@@ -41,12 +41,13 @@ PLAIN = "plain appends taken"
 @dataclass(frozen=True, slots=True)
 class Habits:
     """How often callers do what is rare: ask for the tail, take
-    time and ping, end what others began, and seal."""
+    time and ping, end what others began, seal, and ask about what they began long ago."""
 
     cutting: float = 0.15
     pausing: float = 0.3
     strange: float = 0.05
     sealing: float = 0.1
+    recalling: float = 0.0
 
 
 USUAL = Habits()
@@ -78,6 +79,8 @@ class TransactionCaller(Client):
         for _ in range(count):
             await self.world.clock.sleep(self.rng.random() * think_s)
             ref = self.rng.choice(self.refs)
+            if self.habits.recalling and self.past:
+                await self._recall()
             draw = self.rng.random() - self.habits.cutting
             if draw < 0:
                 await self._cut(ref)
@@ -89,6 +92,15 @@ class TransactionCaller(Client):
                 await self._strange(ref)
             else:
                 await self._at_once(ref)
+
+    async def _recall(self) -> None:
+        """Ask again and again about transactions of any age."""
+        while self.rng.random() < self.habits.recalling:
+            held = self.rng.choice(self.past)
+            query = asked.DescribeTransaction(**self.about(held))
+            self.heard(held, await self.ask("describe_transaction", query), "")
+            if self.rng.random() < 0.3:
+                await self.ping(held)
 
     async def _at_once(self, ref: StreamRef) -> None:
         begun = await self.begin(ref)

@@ -22,6 +22,8 @@ from anabranch.common.contracts.transactions import (
 )
 from anabranch.common.errors import (
     Retry,
+    ScopeNotFound,
+    StreamNotFound,
     TransactionEnded,
     TransactionNotFound,
     Unknown,
@@ -72,6 +74,8 @@ class Client:
         self.rng: Random = world.rng
         self.link = Link(world.rng, world.counts)
         self.numbers = itertools.count()
+        self.past: list[Held] = []
+        """Every transaction that it has begun."""
         self._group = group
 
     # --- asking ---------------------------------------------------------------------------------
@@ -146,6 +150,8 @@ class Client:
             referee.told_ended(held.transaction_id, wanted)
         elif code == TransactionNotFound.code:
             referee.told_unknown(held.transaction_id)
+        elif code in (StreamNotFound.code, ScopeNotFound.code):
+            referee.told_gone(held.transaction_id)
         elif code == "error":
             self.world.wrong.append(f"a defect in answering about {held}: {answer}")
         return None
@@ -172,6 +178,7 @@ class Client:
         self.world.referee.transactions.told(info)
         self._promise(info.transaction_id, at_s, info.lease_left_ms)
         self.world.counts[BEGUN] += 1
+        self.past.append(held)
         return held, begun
 
     def _promise(self, transaction: str, since_s: float, left_ms: int) -> None:
@@ -190,6 +197,7 @@ class Client:
         )
         answer = await self.ask("ping_transactions", query)
         if answer is None or not answer["ok"]:
+            self.heard(held, answer, "")
             return
         (result,) = answer["results"]
         self.world.counts[PINGED] += 1

@@ -254,6 +254,12 @@ class TransactionReferee:
         seen = self.seen[transaction]
         self._require(seen.life.is_over, f"{transaction} is said to be unknown: {seen}")
 
+    def told_gone(self, transaction: str) -> None:
+        """Somebody was told that its stream, or that life of it, is not there."""
+        seen = self.seen[transaction]
+        gone = seen.life.is_over or seen.life.status == "deleting"
+        self._require(gone, f"the stream of {transaction} is said to be gone: {seen}")
+
     def promised(self, transaction: str, until_s: float) -> None:
         """Whoever pinged it may take its time until then."""
         seen = self.seen[transaction]

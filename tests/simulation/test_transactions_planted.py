@@ -13,6 +13,8 @@ HABITS = {
     "gate not asked": Habits(sealing=0.7),
     "tail not awaited": Habits(cutting=0.5),
     "segments not ensured": Habits(strange=0.5),
+    "missing taken for unknown": Habits(sealing=0.5, recalling=0.9),
+    "sealed taken for gone": Habits(sealing=0.5),
 }
 """Under which a bug is found soon that is found late by the usual ones."""
 SEED_MIN = {
@@ -29,6 +31,7 @@ SEED_MIN = {
     "lengths not compared": 7,
     "claimed afterwards": 4,
     "stamps confused": 8,
+    "missing taken for unknown": 47,
 }
 """Where a bug that few seeds find was found when this was last looked up: it only saves time. A bug
 that takes seconds to find is found elsewhere by now: `pytest --durations=20` shows it."""

@@ -2,15 +2,34 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from anabranch.common.contracts.commands import DeleteStream
 from anabranch.common.contracts.subjects import transaction_events
-from anabranch.common.contracts.transactions import TransactionBegun, TransactionInfo
+from anabranch.common.contracts.transactions import (
+    ApplicationDescription,
+    TransactionBegun,
+    TransactionInfo,
+)
 from anabranch.common.errors import PartMismatch
+from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.model.transaction import TransactionState
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.stream import state as stream_state
+from anabranch.controller.domain.stream.commits import Outcome
+from anabranch.controller.domain.stream.events import StreamDeleted
+from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.handlers.transactions import outcomes as transaction_outcomes
+from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.workflows import archive_outcomes
+from anabranch.controller.workflows.delete_stream import delete_segments
+from kit.fed_mirror import fed_mirror
 from kit.transaction_desk import (
     FIRST,
     REF,
@@ -364,3 +383,103 @@ async def test_outcomes_are_stored_on_the_subject_of_the_transaction(
     await world.info("commit_transaction", transaction)
     subject = transaction_events(REF, 1, transaction)
     assert world.store.appended.count(subject) == 2
+
+
+# --- a stream that is being deleted ---------------------------------------------------------------
+
+
+class DeletedWhileSearched(OutcomeHistory):
+    """The stream's deletion begins, and deletes what it has to, while somebody searches a chunk."""
+
+    def __init__(self, world: TransactionWorld) -> None:
+        super().__init__(HistoryChunks(world.store, SeededIds(9)))
+        self._world = world
+
+    async def find(self, stream: Stream, transaction: str) -> Outcome | None:
+        await begin_to_delete(self._world)
+        return await super().find(stream, transaction)
+
+
+async def begin_to_delete(world: TransactionWorld) -> None:
+    """Delete the sealed stream as far as its last event, which a crash prevents."""
+    await world.perform(partial(DeleteStream, scope=REF.scope, stream=REF.stream))
+    await world.folded()
+    loaded = world.mirror.stream(REF)
+    assert loaded is not None
+    assert isinstance(await delete_segments(world.context, loaded), StreamDeleted)
+
+
+async def sealed_with_archived(world: TransactionWorld) -> str:
+    """A transaction of a sealed stream, whose outcome is in a chunk."""
+    key = {"application": "app", "version": 7}
+    transaction = await world.begin_id(key=key)
+    await world.info("commit_transaction", transaction)
+    with (
+        patch.object(stream_state, "OUTCOMES_KEPT", 0),
+        patch.object(stream_state, "OUTCOMES_PER_CHUNK", 1),
+        patch.object(archive_outcomes, "OUTCOMES_PER_CHUNK", 1),
+    ):
+        await world.work()
+        await world.seal()
+        await world.work()
+    assert (await world.info("describe_transaction", transaction)).state == "committed"
+    return transaction
+
+
+async def told(world: TransactionWorld, transaction: str) -> set[str]:
+    """The errors that all questions about it are answered with."""
+    queries = ("commit_transaction", "abort_transaction", "describe_transaction")
+    found = {
+        await world.refusal(query, transaction_id=transaction)
+        for query in (*queries, "resume_transaction")
+    }
+    pings = [{"transaction_id": transaction}]
+    return found | {await world.refusal("ping_transactions", pings=pings)}
+
+
+async def test_what_became_of_it_is_gone_with_the_stream_and_never_unknown(
+    world: TransactionWorld,
+) -> None:
+    transaction = await sealed_with_archived(world)
+    await begin_to_delete(world)
+    forgetful = OutcomeHistory(HistoryChunks(world.store, SeededIds(9)))
+    world.replace_desk(transactions=replace(world.desk.transactions, outcomes=forgetful))
+
+    assert await told(world, transaction) == {"stream-not-found"}
+
+
+@pytest.mark.parametrize("query", ["describe_transaction", "ping_transactions"])
+async def test_a_deletion_that_overtakes_the_search_makes_nothing_unknown(
+    world: TransactionWorld, query: str
+) -> None:
+    transaction = await sealed_with_archived(world)
+    slow = DeletedWhileSearched(world)
+    world.replace_desk(transactions=replace(world.desk.transactions, outcomes=slow))
+    about: dict[str, Any] = {"transaction_id": transaction}
+    fields = {"pings": [about]} if query == "ping_transactions" else about
+
+    assert await world.refusal(query, **fields) == "stream-not-found"
+
+
+async def test_what_an_application_committed_is_gone_with_the_stream_and_never_nothing(
+    world: TransactionWorld,
+) -> None:
+    await sealed_with_archived(world)
+    known = await world.ask("describe_application", ApplicationDescription, application="app")
+    assert known.committed_version == 7
+    await begin_to_delete(world)
+    started_later = replace(world.desk, mirror=fed_mirror(world.store))
+
+    refusal = await world.refusal("describe_application", started_later, application="app")
+
+    assert refusal == "stream-not-found"
+
+
+async def test_what_never_was_is_unknown_as_long_as_the_stream_lives(
+    world: TransactionWorld,
+) -> None:
+    await sealed_with_archived(world)
+
+    assert await world.refusal("describe_transaction", transaction_id=A) == "transaction-not-found"
+    nothing = await world.ask("describe_application", ApplicationDescription, application="other")
+    assert nothing.committed_version is None

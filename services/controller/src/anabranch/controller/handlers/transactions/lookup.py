@@ -2,7 +2,8 @@
 
 The mirror knows every transaction that has not ended, and every ended one that its stream has not
 noted yet. The outcomes of all others are in the stream's state or in its history chunks. Only a
-search at the head may conclude that a transaction does not exist.
+search at the head may conclude that a transaction does not exist, and only if the stream is not
+being deleted after the search: the deletion of a stream deletes the chunks first.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,13 @@ from anabranch.common.contracts.transactions import (
 )
 from anabranch.common.errors import (
     Busy,
+    StreamNotFound,
     TransactionEnded,
     TransactionNotFound,
 )
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import shard_of
+from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import TransactionState
 from anabranch.controller.domain.stream.answers import ref_of
 from anabranch.controller.domain.stream.commits import Outcome
@@ -29,7 +32,12 @@ from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import answers
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head, meant_stream
+from anabranch.controller.handlers.desk.desk import (
+    AboutStream,
+    QueryDesk,
+    meant_at_head,
+    meant_stream,
+)
 
 Decide = Callable[[Loaded[Transaction]], Sequence[TransactionEvent]]
 
@@ -107,10 +115,27 @@ async def find_at_head(desk: QueryDesk, query: TransactionQuery) -> Found:
         return Found(stream, loaded)
     outcome = await desk.transactions.outcomes.find(stream, query.transaction_id)
     if outcome is None:
+        if stream.outcome_chunks:
+            await require_complete(desk, query, stream.incarnation)
         raise TransactionNotFound(
             "no such transaction", stream=str(ref), transaction=query.transaction_id
         )
     return Found(stream, outcome)
+
+
+async def require_complete(desk: QueryDesk, query: AboutStream, incarnation: int) -> None:
+    """Call it after a search that found nothing, before concluding that nothing was ever there.
+
+    Raises StreamNotFound if the search may have missed what the stream's deletion has deleted,
+    ScopeNotFound, Unavailable.
+    """
+    stream = (await meant_at_head(desk, query, incarnation)).state
+    if stream.status is StreamState.DELETING:
+        raise StreamNotFound(
+            "the stream is being deleted, together with the outcomes of its transactions",
+            scope=query.scope,
+            stream=query.stream,
+        )
 
 
 async def decided(desk: QueryDesk, query: TransactionQuery, found: Found, decide: Decide) -> Found:

@@ -2,7 +2,7 @@
 
 A stored deadline reaches half a lease further than the ping requires, so most pings change nothing.
 A ping that does is decided by compare-and-set, several concurrently. If the mirror does not know a
-transaction, the handler looks again at the head, then among the stream's outcomes.
+transaction, the handler looks again at the head, then among the stream's outcomes (see `lookup`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,6 +27,7 @@ from anabranch.controller.domain.transaction.decide import PingDecision
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.desk.desk import QueryDesk, meant_at_head, meant_stream
+from anabranch.controller.handlers.transactions.lookup import require_complete
 
 AT_ONCE_MAX = 32
 _UNKNOWN = PingDecision((), None)
@@ -95,7 +96,10 @@ class _Pings:
         return unknown
 
     async def find_outcomes(self, stream: Stream, indexes: Sequence[int]) -> None:
-        """Look up the outcomes of transactions that only the stream knows. Raises Unavailable."""
+        """Look up the outcomes of transactions that only the stream knows.
+
+        Raises StreamNotFound, ScopeNotFound, Unavailable.
+        """
         recent = {one.transaction_id: one for one in stream.outcomes}
         archived = replace(stream, outcomes=())
 
@@ -108,6 +112,8 @@ class _Pings:
             self.decisions[index] = PingDecision((), state)
 
         await for_each(indexes, AT_ONCE_MAX, find)
+        if stream.outcome_chunks and any(self.decisions[one].state is None for one in indexes):
+            await require_complete(self._desk, self._ref, self._incarnation)
 
     async def store(self) -> list[int]:
         """Store the changed deadlines; return the indexes of transactions that are gone meanwhile.

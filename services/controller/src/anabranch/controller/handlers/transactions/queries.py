@@ -23,7 +23,7 @@ from anabranch.controller.handlers.transactions.begin import (
     resume_transaction,
 )
 from anabranch.controller.handlers.transactions.keys import application_at_head, begin_with_key
-from anabranch.controller.handlers.transactions.lookup import Found
+from anabranch.controller.handlers.transactions.lookup import Found, require_complete
 from anabranch.controller.handlers.transactions.outcomes import (
     abort_transaction,
     commit_transaction,
@@ -103,8 +103,10 @@ def _newest_first(desk: QueryDesk, stream: Stream) -> Iterator[tuple[int, Found]
 
 async def describe_application(desk: QueryDesk, query: asked.DescribeApplication) -> Contract:
     """What the application has committed. Raises StreamNotFound, ScopeNotFound, Unavailable."""
-    subject = await _application(desk, query)
+    stream, subject = await _application(desk, query)
     found = await application_at_head(desk, subject)
+    if found.committed_version is None:
+        await require_complete(desk, query, stream.incarnation)
     return application.described(found, query.application)
 
 
@@ -113,7 +115,7 @@ async def forget_application(desk: QueryDesk, query: asked.ForgetApplication) ->
 
     Raises StreamNotFound, ScopeNotFound, Busy, OutcomeUnknown, Unavailable.
     """
-    subject = await _application(desk, query)
+    _, subject = await _application(desk, query)
     loaded = await desk.transactions.applications.transact(
         subject, lambda seen: application.forget(seen.state)
     )
@@ -122,9 +124,10 @@ async def forget_application(desk: QueryDesk, query: asked.ForgetApplication) ->
 
 async def _application(
     desk: QueryDesk, query: asked.DescribeApplication | asked.ForgetApplication
-) -> str:
+) -> tuple[Stream, str]:
+    """The stream, and the application's subject."""
     stream = (await stream_at_head(desk, query)).state
-    return transaction_key(ref_of(stream), stream.incarnation, query.application)
+    return stream, transaction_key(ref_of(stream), stream.incarnation, query.application)
 
 
 QUERIES: Table = {
