@@ -34,6 +34,7 @@ from anabranch.controller.domain.transaction import deadlines, decide, expiry
 from anabranch.controller.domain.transaction.events import TransactionAborting, TransactionEvent
 from anabranch.controller.domain.transaction.segments import beside
 from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.handlers.desk.desk import meant_at_head
 from anabranch.controller.handlers.transactions import keys as transaction_keys
 from anabranch.controller.handlers.transactions import lookup as transaction_lookup
 from anabranch.controller.handlers.transactions import outcomes as transaction_outcomes
@@ -289,7 +290,7 @@ def missing_taken_for_unknown() -> Iterator[None]:
 @contextmanager
 def sealed_taken_for_gone() -> Iterator[None]:
     """A stream that is sealed is said to be gone when its transactions are asked for."""
-    real = transaction_lookup.meant_at_head
+    real = meant_at_head
 
     async def meant(desk: Any, query: Any, incarnation: int | None) -> Loaded[Stream]:
         found = await real(desk, query, incarnation)
