@@ -20,6 +20,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from anabranch.client.wire.read_tokens import ReadTokens
 from anabranch.common.contracts import commands, queries, subjects
 from anabranch.common.contracts.commands import ANSWERS
 from anabranch.common.errors import AnabranchError, OperationNotFound
@@ -132,6 +133,7 @@ class StubbornCaller:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._queries = Caller(client)
+        self._seen = ReadTokens()
 
     async def perform(self, command: commands.Command) -> None:
         """Until it has succeeded. Raises what it failed with; bounded by the caller's timeout."""
@@ -151,8 +153,10 @@ class StubbornCaller:
             await asyncio.sleep(PAUSE_S)
 
     async def describe(self, ref: StreamRef) -> queries.StreamDescription:
-        """The stream, asked for until somebody answers: all may be connecting again."""
-        query = queries.DescribeStream(scope=ref.scope, stream=ref.stream)
+        """The stream after everything performed; asked for until any controller answers."""
+        query = queries.DescribeStream(
+            scope=ref.scope, stream=ref.stream, also_at_least=tuple(self._seen.points())
+        )
         while True:
             with suppress(nats.errors.Error, TimeoutError):
                 return await self._queries.ask("describe_stream", query, queries.StreamDescription)
@@ -174,6 +178,7 @@ class StubbornCaller:
         if found.state == "failed":
             assert found.error is not None
             raise found.error.to_error()
+        self._seen.merge(found.read_tokens)
         return found.state == "succeeded"
 
     async def _answered(self, command: commands.Command) -> commands.Answer:
