@@ -230,6 +230,22 @@ def test_a_truncation_deletes_what_is_read_and_was_not_deleted(data: st.DataObje
 
 
 @given(st.data())
+@settings(max_examples=200)
+def test_of_two_cuts_the_earlier_and_the_later_for_every_key_are_cuts(data: st.DataObject) -> None:
+    stream, first, second = two_positions(data)
+    history = History(stream.records)
+    pairs = [(stream.place(first, cell), stream.place(second, cell)) for cell in range(CELLS)]
+
+    earlier = cuts.earlier_of(history, as_cut(first), as_cut(second))
+    later = cuts.later_of(history, as_cut(first), as_cut(second))
+
+    for found, wanted in ((earlier, map(min, pairs)), (later, map(max, pairs))):
+        cut = {place.segment_id: place.offset for place in found}
+        assert stream.is_valid(cut)
+        assert [stream.place(cut, cell) for cell in range(CELLS)] == list(wanted)
+
+
+@given(st.data())
 @settings(max_examples=15)
 def test_all_of_it_holds_after_many_scales(data: st.DataObject) -> None:
     stream = data.draw(streams(epochs_max=40))

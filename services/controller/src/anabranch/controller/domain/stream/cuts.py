@@ -17,14 +17,14 @@ whether the segment is read.
 import bisect
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from anabranch.common.errors import CutRefused, InvalidCut
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import FUTURE_OFFSET, StreamCut
+from anabranch.common.model.stream import FUTURE_OFFSET, SegmentOffset, StreamCut
 from anabranch.controller.domain.stream.history import History, SegmentLife
 
 Order = Literal["before", "equal", "after", "overlaps"]
@@ -167,6 +167,45 @@ def size_between(history: History, start: StreamCut, end: StreamCut) -> int:
     return total
 
 
+def earlier_of(history: History, first: StreamCut, second: StreamCut) -> StreamCut:
+    """The cut that lies, for every key, where the earlier of the two does. Raises InvalidCut."""
+    return _of_both(history, first, second, min)
+
+
+def later_of(history: History, first: StreamCut, second: StreamCut) -> StreamCut:
+    """The cut that lies, for every key, where the later of the two does. Raises InvalidCut."""
+    return _of_both(history, first, second, max)
+
+
+def _of_both(
+    history: History,
+    first: StreamCut,
+    second: StreamCut,
+    choose: Callable[..., Piece],
+) -> StreamCut:
+    """Either cut passes a segment for all of its keys or for none, so the result does too.
+
+    A piece that has only some of its segment's keys lies at the start of the segment, because
+    the cut has yet to reach the segment for the others.
+    """
+    offsets: dict[SegmentId, int] = {}
+    covered: dict[SegmentId, KeyRange] = {}
+    for one, other in side_by_side(frontier(history, first), frontier(history, second)):
+        found = choose(one, other, key=_place_of)
+        segment = found.life.segment_id
+        start, end = max(one.start, other.start), min(one.end, other.end)
+        before = covered.get(segment)
+        if before is not None and before.end == start:
+            start = before.start
+        covered[segment] = KeyRange(start, end)
+        offsets[segment] = found.offset
+    for segment, keys in covered.items():
+        if keys != history.lives[segment].keys:
+            assert offsets[segment] == 0, "a segment is begun for all of its keys"
+            offsets[segment] = FUTURE_OFFSET
+    return tuple(sorted(SegmentOffset(segment, at) for segment, at in offsets.items()))
+
+
 def side_by_side(one: Frontier, other: Frontier) -> Iterator[tuple[Piece, Piece]]:
     """The pieces of both that share keys, from the first key to the last."""
     left, right = 0, 0
@@ -243,6 +282,10 @@ def _refuse_reversed(begin: Frontier, stop: Frontier) -> None:
     for first, second in side_by_side(begin, stop):
         if second.place < first.place:
             raise InvalidCut("the first cut lies behind the second", segment=first.life.segment_id)
+
+
+def _place_of(piece: Piece) -> tuple[int, int]:
+    return piece.place
 
 
 def _start_of(piece: Piece) -> float:

@@ -1,0 +1,1 @@
+"""Policies: arithmetic over measurements. They decide and explain; others act."""
