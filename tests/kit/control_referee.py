@@ -142,6 +142,10 @@ class Referee:
                 self._accept(event.command_id)
                 cut = {name_in(life, place.segment_id): place.offset for place in event.cut}
                 life.works[TRUNCATE] = Work([event.command_id], cut=cut)
+            case events.StreamReleasing():
+                self._require(TRUNCATE not in life.works, f"{life.ref}: truncated twice at once")
+                cut = {name_in(life, place.segment_id): place.offset for place in event.cut}
+                life.works[TRUNCATE] = Work([], cut=cut)
             case events.StreamSealing():
                 self._begin(life, SEAL, event.command_id)
             case events.StreamDeleting():
@@ -271,6 +275,9 @@ class Referee:
                 life.made_in.update(dict.fromkeys(work.created, life.epoch))
             case events.StreamCutChecked():
                 life.works[TRUNCATE].is_checked = True
+                if event.cut:
+                    cut = {name_in(life, place.segment_id): place.offset for place in event.cut}
+                    life.works[TRUNCATE].cut = cut
                 self._look.truncatable(life, life.works[TRUNCATE].cut)
             case events.StreamTruncated():
                 work = self._end(life, TRUNCATE)

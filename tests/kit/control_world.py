@@ -63,6 +63,8 @@ class World:
         self.rng = rng
         self.clock = clock
         self.timers = timers
+        self.retention_period_s: float | None = None
+        """How often controllers apply retention policies; None: never."""
         self.a_clock: Clocks = clocks if clocks is not None else lambda: clock
         """What a controller goes by."""
         self.counts: Counter[str] = Counter()

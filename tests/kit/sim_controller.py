@@ -30,7 +30,7 @@ from anabranch.common.workflow.containment import Containment
 from anabranch.controller.adapters.command_queue import TRY_AGAIN_S
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
-from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
+from anabranch.controller.domain.kinds import APPLICATIONS, STREAMS, TRANSACTIONS
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.commands import handle_command
@@ -41,11 +41,13 @@ from anabranch.controller.periodic.expire_transactions import Known as Transacti
 from anabranch.controller.periodic.expire_transactions import TransactionExpirer
 from anabranch.controller.periodic.job import Job, repeat
 from anabranch.controller.periodic.purge_transactions import TransactionPurger
+from anabranch.controller.periodic.retain_streams import StreamRetainer
 from anabranch.controller.ports import TryAgain
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.tail_cut import TailCuts
 from anabranch.controller.wiring.runners import build_runners
 from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
 from anabranch.controller.workflows.context import WorkContext
@@ -135,6 +137,7 @@ class SimController:
         )
         self.query_desk = self._query_desk(context, ids)
         self._build_jobs(repositories[TRANSACTIONS])
+        self.retainer = self._retainer(context)
         self.runners = build_runners(
             context, observer, rng=world.rng, owns=self._owns, containment=self.containment
         )
@@ -155,6 +158,18 @@ class SimController:
             self.store.purge,
             lambda b: b in self.owned,
             self.clock,
+            containment=self.containment,
+        )
+
+    def _retainer(self, context: WorkContext) -> StreamRetainer:
+        return StreamRetainer(
+            self.mirror.retained_streams,
+            TailCuts(self.mirror, context.stores.segment_length).of,
+            context.histories,
+            context.repositories[STREAMS],
+            self._owns,
+            now_ms=lambda: self.store_clock.store_ms(self.clock.now_ms()),
+            period_s=self.world.retention_period_s or 0.0,
             containment=self.containment,
         )
 
@@ -212,6 +227,9 @@ class SimController:
                 if self.world.timers is not None:
                     for periodic in (self.expirer.job(), self.purger.job()):
                         keep(periodic.name, partial(self._repeat, periodic))
+                if self.world.retention_period_s is not None:
+                    retains = self.retainer.job()
+                    keep(retains.name, partial(self._repeat, retains))
                 for _ in range(PULLERS):
                     group.create_task(self._pull())
         except BaseExceptionGroup as failures:

@@ -26,6 +26,7 @@ from kit.group_scenario import random_groups
 from kit.journal_damage import random_damage
 from kit.journal_full import random_full_disk
 from kit.journal_scenario import random_journal
+from kit.retention_scenario import random_retention
 from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
 from kit.transaction_scenario import random_transactions
@@ -43,6 +44,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "defects": random_defect,
     "groups": random_groups,
     "transactions": random_transactions,
+    "retention": random_retention,
 }
 """A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
 that is neither an AssertionError nor one of the project's is a fault of the simulation and ends

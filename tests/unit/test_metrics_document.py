@@ -6,7 +6,7 @@ from pathlib import Path
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.metrics import Definition, Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
-from anabranch.controller.metrics import ControllerMetrics
+from anabranch.controller.metrics import ControllerMetrics, RetentionCounts
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 
@@ -24,6 +24,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller.watch_defects(defects=dict, parked=dict)
     controller.watch_cluster(members=dict, holds=dict, leads=none)
     controller.watch_transactions(ages=lambda: TransactionAges(0, 0, 0, 0, 0), purged=none)
+    controller.watch_retention(RetentionCounts())
 
 
 def of_the_store(metrics: Metrics) -> None:
@@ -81,6 +82,6 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     labels = {label for definition in defined() for label in definition.labels}
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
-        "change", "part", "job",
+        "change", "part", "job", "rule",
         "reason", "direction",
     }  # fmt: skip

@@ -8,13 +8,26 @@ import pytest
 from anabranch.common.contracts.commands import OperationState
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, segment_id
-from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamState, fixed
+from anabranch.common.model.stream import (
+    RetentionPolicy,
+    RetentionType,
+    SegmentOffset,
+    SegmentRange,
+    StreamState,
+    fixed,
+)
 from anabranch.controller.domain.operations import OPERATION_COUNT_MAX, Operation
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeStatus
 from anabranch.controller.domain.stream import events
 from anabranch.controller.domain.stream.history import EpochRecord, SealedSegment
 from anabranch.controller.domain.stream.intents import Intent, IntentKind, ScalePlan
 from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.stream.retention_set import (
+    CUTS_MAX,
+    RecordedCut,
+    Release,
+    RetentionSet,
+)
 from anabranch.controller.domain.stream.state import Stream
 
 WHOLE = KeyRange(0.0, 1.0)
@@ -70,6 +83,12 @@ TOMBSTONE = STREAM.apply(
     SEALED, [events.StreamDeleting(command_id="d", revision=6), events.StreamDeleted()]
 )
 RUNNING = Operation("x")
+RETAINED = replace(
+    ACTIVE, config=replace(ACTIVE.config, retention=RetentionPolicy(RetentionType.TIME_MS, 1))
+)
+RECORDED, SMALLER = RecordedCut(1000, 5, CUT), RecordedCut(2000, 4, CUT)
+GOING = STREAM.apply(SEALED, [events.StreamDeleting(command_id="d", revision=6)])
+GAVE_UP = replace(ACTIVE, retention=RetentionSet(released_bytes=5))
 SEALING = STREAM.apply(ACTIVE, [events.StreamSealing(command_id="e", revision=4)])
 BATCH = STREAM.apply(
     SCALED,
@@ -97,6 +116,14 @@ ROLLING = STREAM.apply(
 ROLLED = STREAM.apply(ROLLING, [events.StreamRolled(sizes=(3, 4), at_ms=2600)])
 TAKEN, RENEWED = ROLLED.epochs[2:]
 ENDED = STREAM.apply(ROLLED, [events.StreamCommitFinished(ends=(), at_ms=2700)])
+
+
+def many_cuts(count: int) -> list[RecordedCut]:
+    return [RecordedCut(1000 + n, 5, CUT) for n in range(count)]
+
+
+def set_of(*cuts: RecordedCut) -> RetentionSet:
+    return RetentionSet(cuts=cuts)
 
 
 def planned(scale: ScalePlan) -> Stream:
@@ -228,6 +255,15 @@ def test_a_seal_that_waits_for_batches_does_not_count_by_its_revision() -> None:
         (15, ACTIVE, replace(SEALED, sealed=())),
         (15, ACTIVE, replace(SEALED, sealed=(SealedSegment(SegmentId(7), 5),))),
         (18, SEALING, replace(SEALING, intents=(*BATCH.intents, drained(7)))),
+        (23, ACTIVE, replace(ACTIVE, retention=set_of(RECORDED))),
+        (23, GOING, replace(TOMBSTONE, retention=RetentionSet(release_count=1))),
+        (23, RETAINED, replace(RETAINED, retention=set_of(*many_cuts(CUTS_MAX + 1)))),
+        (24, RETAINED, replace(RETAINED, retention=set_of(RECORDED, RECORDED))),
+        (24, RETAINED, replace(RETAINED, retention=set_of(*reversed(many_cuts(2))))),
+        (24, RETAINED, replace(RETAINED, retention=set_of(RECORDED, SMALLER))),
+        (25, ACTIVE, replace(ACTIVE, retention=RetentionSet((), (Release(1, 2, "r"),)))),
+        (25, ACTIVE, replace(ACTIVE, retention=RetentionSet(released_bytes=5))),
+        (25, GAVE_UP, replace(GAVE_UP, retention=RetentionSet())),
         (22, ACTIVE, replace(ACTIVE, head=CUT)),
         (22, TRUNCATING, STREAM.apply(TRUNCATING, [events.StreamTruncated()])),
         (22, CHECKED, replace(TRUNCATED, head=(SegmentOffset(SegmentId(0), 9),))),

@@ -113,7 +113,21 @@ STREAM_EVENTS: list[StreamEvent] = [
         cut=(SegmentOffset(segment_id(0, 0), 5), SegmentOffset(segment_id(1, 1), -1)),
         at_ms=3000,
     ),
-    events.StreamCutChecked(),
+    events.StreamReleasing(
+        revision=8,
+        cut=(SegmentOffset(segment_id(0, 0), 5), SegmentOffset(segment_id(1, 1), -1)),
+        rule="minimum",
+        freed_bytes=123,
+        passed_ms=2900,
+        at_ms=3000,
+    ),
+    events.StreamCutRecorded(
+        cut=(SegmentOffset(segment_id(1, 1), 9), SegmentOffset(segment_id(1, 2), 0)),
+        size_bytes=77,
+        dropped_ms=(100, 200),
+        at_ms=3100,
+    ),
+    events.StreamCutChecked(cut=(SegmentOffset(segment_id(0, 0), 4),), freed_bytes=4),
     events.StreamTruncated(),
     events.StreamTruncateFailed(error=ERROR),
     events.StreamSealing(command_id="c4", revision=9, at_ms=4000),
@@ -121,7 +135,11 @@ STREAM_EVENTS: list[StreamEvent] = [
     events.StreamDeleting(command_id="c5", revision=11, at_ms=5000, creation_error=ERROR),
     events.StreamDeleted(),
     events.StreamSubscriberAdded(
-        command_id="c8", subscriber="s/g", group_incarnation=1, generation=2
+        command_id="c8",
+        subscriber="s/g",
+        group_incarnation=1,
+        generation=2,
+        cut=(SegmentPosition(segment_id(1, 1), 7),),
     ),
     events.StreamSubscriberRemoved(
         command_id="c9", subscriber="s/g", group_incarnation=1, generation=2
@@ -297,6 +315,21 @@ def test_who_joined_without_saying_what_joined_the_only_thing_there_was(kind: In
 
     (intent,) = joined.intents
     assert (intent.kind, intent.commands) == (kind, (*state.intents[0].commands, "late"))
+
+
+def test_a_checked_cut_without_another_one_stays() -> None:
+    (event,) = STREAM.events.validate_json(b"[%s]" % read("stream_cut_checked_1_without_cut"))
+
+    assert event == events.StreamCutChecked()
+
+
+def test_a_subscriber_that_told_no_start_has_released_nothing() -> None:
+    state = STREAM.fold(
+        life_until(IntentKind.SEAL), stored("stream_subscriber_added_1_without_cut")
+    )
+
+    (subscription,) = state.subscriptions.present
+    assert (subscription.subscriber, subscription.standing, subscription.cut) == ("s/g", (1, 2), ())
 
 
 def life_until(kind: IntentKind) -> Stream:

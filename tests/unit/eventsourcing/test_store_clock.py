@@ -62,3 +62,18 @@ def test_nothing_is_said_before_a_beat_was_read() -> None:
 
 def test_a_beat_bounds_the_offset_from_both_sides() -> None:
     assert bound_of(1000, 5003, 1010) == Bound(3993, 4003)
+
+
+@given(st.integers(-MINUTE_MS, MINUTE_MS), WAYS)
+def test_a_moment_here_and_there_is_the_same_both_ways(
+    apart_ms: int, way_ms: tuple[int, int]
+) -> None:
+    known = StoreClock()
+    assert known.store_ms(NOW_MS) is None
+
+    learn(known, NOW_MS, apart_ms, way_ms)
+
+    there_ms = known.store_ms(NOW_MS + apart_ms)
+    assert there_ms is not None
+    assert known.here_ms(there_ms) == NOW_MS + apart_ms
+    assert abs(there_ms - NOW_MS) <= sum(way_ms) // 2 + 1

@@ -2,12 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
 
 PREFIX = "anabranch_controller_"
+
+
+@dataclass(slots=True)
+class RetentionCounts:
+    """Counts of retention since the start. Truncations and bytes are counted when they begin, by
+    rule. `refused`: streams whose last truncation a store refused, as of the last round."""
+
+    looks: int = 0
+    truncations: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    released_bytes: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    failures: int = 0
+    refused: int = 0
 
 
 class ControllerMetrics:
@@ -158,6 +171,36 @@ class ControllerMetrics:
             f"{PREFIX}transaction_slots_purged_total",
             "Slots of ended transactions deleted",
             purged,
+        )
+
+    def watch_retention(self, counts: RetentionCounts) -> None:
+        """Add the counts of retention; once."""
+        self._metrics.counter(
+            f"{PREFIX}retention_looks_total",
+            "Looks at streams with a retention policy",
+            lambda: counts.looks,
+        )
+        self._metrics.counter(
+            f"{PREFIX}retention_truncations_total",
+            "Truncations that retention began",
+            lambda: counts.truncations,
+            ("rule",),
+        )
+        self._metrics.counter(
+            f"{PREFIX}retention_released_bytes_total",
+            "Bytes of streams that these truncations give up",
+            lambda: counts.released_bytes,
+            ("rule",),
+        )
+        self._metrics.counter(
+            f"{PREFIX}retention_failures_total",
+            "Looks at streams with a retention policy that failed",
+            lambda: counts.failures,
+        )
+        self._metrics.gauge(
+            f"{PREFIX}retention_refused",
+            "Streams whose last truncation by retention a store refused",
+            lambda: counts.refused,
         )
 
     def now_s(self) -> float:

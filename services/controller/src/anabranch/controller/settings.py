@@ -49,6 +49,9 @@ class Settings(NatsSettings):
     outcomes_kept_s: float = Field(default=24 * 3600.0, ge=60.0)
     """How long it is remembered what became of a transaction: at least, unless very many of its
     stream end meanwhile."""
+    retention_period_s: float = Field(default=60.0, ge=1.0, le=24 * 3600.0)
+    """How often the retention policies of streams are applied. A policy is exact to this
+    period and to a 32nd of the policy's minimum."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -59,8 +59,9 @@ class AddSubscriber(CommandBase):
     """The reader group `subscriber` (``scope/group``) holds back what the stream may give up.
 
     Of one subscriber the highest (incarnation, generation) counts; with a new one it has released
-    nothing yet. Raises StreamNotFound, StaleRequest (it has left since), InvalidRequest (there are
-    too many subscribers).
+    everything before `cut`, where it begins to read. Empty, or no cut of the stream (it was created
+    anew): it has released nothing yet. Raises StreamNotFound, StaleRequest (it has left since),
+    InvalidRequest (there are too many subscribers), Busy.
     """
 
     kind: Literal["add_subscriber"] = "add_subscriber"
@@ -69,6 +70,7 @@ class AddSubscriber(CommandBase):
     subscriber: str
     group_incarnation: int
     generation: int
+    cut: PositionCut = ()
 
 
 class RemoveSubscriber(CommandBase):
@@ -142,7 +144,8 @@ class ListSubscribers(Query):
 
 
 class SubscriberDescription(Contract):
-    """`cut`: what it has released lies before; empty: it has released nothing yet."""
+    """`cut`: it has released everything before it; at first, where it began to read. Empty: it has
+    released nothing yet."""
 
     subscriber: str
     generation: int

@@ -64,3 +64,8 @@ class StoreClock:
         unknown."""
         offset_ms = offset_of(list(self._bounds))
         return None if offset_ms is None or not stored_ms else stored_ms - offset_ms
+
+    def store_ms(self, here_ms: int) -> int | None:
+        """A moment of this machine's clock by the store's; None while that is not known."""
+        offset_ms = offset_of(list(self._bounds))
+        return None if offset_ms is None else here_ms + offset_ms

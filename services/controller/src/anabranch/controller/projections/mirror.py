@@ -347,6 +347,10 @@ class Mirror:
                 stream = self._streams.loaded[subject].state
                 yield ShapedStream(stream, self._shaped[subject])
 
+    def retained_streams(self) -> list[Loaded[Stream]]:
+        """The streams with a retention policy that can be read."""
+        return [s for s in self._streams.readable() if s.state.config.retention is not None]
+
     def with_work(self) -> list[str]:
         """The subjects of all aggregates with a next step."""
         return [subject for family in self._families for subject in family.working]

@@ -12,6 +12,7 @@ from anabranch.common.contracts import subjects
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.store_clock import StoreClock
+from anabranch.common.runtime.clock import Clock
 from anabranch.controller.adapters.command_queue import CommandQueue
 from anabranch.controller.adapters.command_sender import NatsCommandSender
 from anabranch.controller.adapters.load_reports import LoadReportListener
@@ -102,6 +103,7 @@ class Controller:
             ages=self.mirror.transactions.tally.ages,
             purged=lambda: self.jobs.purger.purged_count,
         )
+        metrics.watch_retention(self.jobs.retainer.counts)
 
 
 def build(around: Surroundings, bucket_count: int) -> Controller:
@@ -126,7 +128,10 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         owns=cluster.buckets.owns_aggregate,
         containment=around.containment,
     )
-    jobs = build_jobs(around, context, mirror, cluster.buckets, store.purge)
+    jobs = build_jobs(
+        around, context, mirror, buckets=cluster.buckets,
+        store_clock=cluster.members.store_clock, purge=store.purge,
+    )  # fmt: skip
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
     command_desk = _command_desk(around, repositories, histories, cluster.members.store_clock)
@@ -246,8 +251,15 @@ def _query_desk(
         ask_peers=ask_peers,
         parked=parked_desk,
         cluster=cluster_desk,
+        now_ms=partial(_store_ms, cluster.members.store_clock, around.clock),
         observer=around.observer,
     )
+
+
+def _store_ms(store_clock: StoreClock, clock: Clock) -> int:
+    here_ms = clock.now_ms()
+    there_ms = store_clock.store_ms(here_ms)
+    return here_ms if there_ms is None else there_ms
 
 
 def _transaction_desk(

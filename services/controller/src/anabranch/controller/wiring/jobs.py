@@ -7,17 +7,20 @@ from functools import partial
 import structlog
 
 from anabranch.common.adapters.chunk_transient import transient_chunk_storage
+from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.controller.adapters.redis_timer_wheel import RedisTimerWheel
 from anabranch.controller.cluster.buckets import Buckets
-from anabranch.controller.domain.kinds import TRANSACTIONS
+from anabranch.controller.domain.kinds import STREAMS, TRANSACTIONS
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.expire_transactions import Known, TransactionExpirer
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.job import Job
 from anabranch.controller.periodic.purge_transactions import Purge, TransactionPurger
+from anabranch.controller.periodic.retain_streams import StreamRetainer
 from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.ports import TransactionTimers
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.tail_cut import TailCuts
 from anabranch.controller.wiring.cluster import LEASE_PREFIX
 from anabranch.controller.wiring.surroundings import Surroundings
 from anabranch.controller.workflows.context import WorkContext
@@ -31,13 +34,14 @@ _log = structlog.get_logger(__name__)
 class Jobs:
     """`all` periodic jobs, and the parts of them that other components use.
 
-    `expirer` learns of taken buckets, `purger` counts its purges for the metrics, and `exporter`
+    `expirer` learns of taken buckets, `purger` and `retainer` count for the metrics, and `exporter`
     learns of changed streams (None without tier 2). `timers` is None without Redis.
     """
 
     all: tuple[Job, ...]
     expirer: TransactionExpirer
     purger: TransactionPurger
+    retainer: StreamRetainer
     exporter: StreamExporter | None
     timers: TransactionTimers | None
 
@@ -53,7 +57,13 @@ class Jobs:
 
 
 def build_jobs(
-    around: Surroundings, context: WorkContext, mirror: Mirror, buckets: Buckets, purge: Purge
+    around: Surroundings,
+    context: WorkContext,
+    mirror: Mirror,
+    *,
+    buckets: Buckets,
+    store_clock: StoreClock,
+    purge: Purge,
 ) -> Jobs:
     """Build all periodic jobs."""
     url = around.settings.redis_url
@@ -76,16 +86,19 @@ def build_jobs(
         containment=around.containment,
     )
     exporter = _exporter(around, mirror, context)
+    retainer = _retainer(around, mirror, context, buckets, store_clock)
     trimmer = _trimmer(around, mirror, buckets, purge)
     return Jobs(
         all=(
             trimmer.job(),
             expirer.job(),
             purger.job(),
+            retainer.job(),
             *((exporter.job(),) if exporter is not None else ()),
         ),
         expirer=expirer,
         purger=purger,
+        retainer=retainer,
         exporter=exporter,
         timers=timers,
     )
@@ -109,6 +122,26 @@ def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> Str
         ),
         settings.container_count,
         clock=around.clock,
+        containment=around.containment,
+    )
+
+
+def _retainer(
+    around: Surroundings,
+    mirror: Mirror,
+    context: WorkContext,
+    buckets: Buckets,
+    store_clock: StoreClock,
+) -> StreamRetainer:
+    """Two that look at the same stream do no harm: one decision is stored."""
+    return StreamRetainer(
+        mirror.retained_streams,
+        TailCuts(mirror, context.stores.segment_length).of,
+        context.histories,
+        context.repositories[STREAMS],
+        buckets.owns_aggregate,
+        now_ms=lambda: store_clock.store_ms(around.clock.now_ms()),
+        period_s=around.settings.retention_period_s,
         containment=around.containment,
     )
 

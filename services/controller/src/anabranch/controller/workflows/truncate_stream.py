@@ -14,11 +14,14 @@ one. For bytes that are not blocks, a store forgets append boundaries when it mo
 It then truncates the segment at the nearest boundary below the offset; the stream still begins at
 the cut.
 
+A truncation by retention may begin anywhere before its cut. If a store refuses the offset of such a
+truncation because it has forgotten the boundary, the cut moves back to the boundary below.
+
 Idempotent: the check changes nothing. If a segment already begins at the offset, or is gone, the
 request succeeds. The segments before the cut stay the same, even if the stream has grown since.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from anabranch.common.contracts.base import ErrorBody
@@ -33,6 +36,7 @@ from anabranch.controller.domain.stream.events import (
     StreamTruncated,
     StreamTruncateFailed,
 )
+from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.intents import TruncationPlan
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.workflows.context import SEGMENT_REQUESTS_MAX, WorkContext, stamp_of
@@ -46,12 +50,43 @@ async def check_cut(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent
     """
     stream, plan = loaded.state, _plan(loaded)
     history = await context.histories.of(stream)
+    refusals: list[NotAtBoundary] = []
+
+    async def check(place: SegmentOffset) -> None:
+        try:
+            await _check(context, loaded, place)
+        except NotAtBoundary as refusal:
+            if plan.release is None:
+                raise
+            refusals.append(refusal)
+
     try:
         cuts.truncated(history, stream.head, plan.cut)
-        await for_each(_places(plan), SEGMENT_REQUESTS_MAX, partial(_check, context, loaded))
+        await for_each(_places(plan), SEGMENT_REQUESTS_MAX, check)
+        return _lowered(stream, history, plan, refusals) if refusals else StreamCutChecked()
     except (InvalidCut, CutRefused, InvalidRequest, NotAtBoundary) as refusal:
         return StreamTruncateFailed(error=ErrorBody.of(refusal))
-    return StreamCutChecked()
+
+
+def _lowered(
+    stream: Stream, history: History, plan: TruncationPlan, refusals: Sequence[NotAtBoundary]
+) -> StreamCutChecked:
+    """The cut of a truncation by retention, moved back to boundaries where stores refused it.
+
+    Raises NotAtBoundary if nothing would go then, InvalidCut, CutRefused.
+    """
+    lower = {refusal.fields["segment"]: refusal.fields["lower"] for refusal in refusals}
+    names = stream.names_of(place.segment_id for place in plan.cut)
+    offsets = [lower.get(name, place.offset) for name, place in zip(names, plan.cut, strict=True)]
+    cut = tuple(
+        SegmentOffset(place.segment_id, int(str(offset)))
+        for place, offset in zip(plan.cut, offsets, strict=True)
+    )
+    cuts.truncated(history, stream.head, cut)
+    freed_bytes = cuts.size_between(history, stream.head, cut)
+    if not freed_bytes:
+        raise refusals[0]
+    return StreamCutChecked(cut=cut, freed_bytes=freed_bytes)
 
 
 async def truncate_segments(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:

@@ -10,7 +10,12 @@ from typing import NamedTuple, TypeVar
 from anabranch.common.contracts.commands import CreateStream, DeleteStream, SealStream
 from anabranch.common.contracts.reader_groups import AddSubscriber, RemoveSubscriber
 from anabranch.common.model.names import StreamRef, is_internal
-from anabranch.common.model.reader_group import STATE_STREAM_PREFIX, GroupRef, group_ref
+from anabranch.common.model.reader_group import (
+    STATE_STREAM_PREFIX,
+    GroupRef,
+    PositionCut,
+    group_ref,
+)
 from anabranch.common.model.stream import StreamState, fixed
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.reader_group.state import ReaderGroup
@@ -77,7 +82,8 @@ def subscription(group: ReaderGroup, stream: Stream | None) -> Need:
         return DONE
     if stream.subscriptions.has(str(group.ref), (group.incarnation, group.generation)):
         return DONE
-    return Need(is_done=False, command=_told(AddSubscriber, group, stream, "subscribe"))
+    told = _told(AddSubscriber, group, stream, "subscribe")
+    return Need(is_done=False, command=told.model_copy(update={"cut": _start_in(group, stream)}))
 
 
 def end_of_subscription(group: ReaderGroup, stream: Stream | None) -> Need:
@@ -121,6 +127,13 @@ def _told(kind: type[C], group: ReaderGroup, stream: Stream, step: str) -> C:
         group_incarnation=group.incarnation,
         generation=group.generation,
     )
+
+
+def _start_in(group: ReaderGroup, stream: Stream) -> PositionCut:
+    """Where the group begins to read the stream: it does not hold back anything before."""
+    assert group.config is not None
+    starts = (each.start for each in group.config.streams if each.stream == str(stream.ref))
+    return next(starts, ())
 
 
 def _is_gone(stream: Stream) -> bool:

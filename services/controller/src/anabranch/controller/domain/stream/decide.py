@@ -244,7 +244,10 @@ def _scaling(
 
 
 def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Sequence[StreamEvent]:
-    _require_writable(stream)
+    """A sealed stream can be truncated, too; one that is about to be sealed, after that."""
+    is_sealing = intents.find(stream.intents, IntentKind.SEAL) is not None
+    if is_sealing or stream.status not in (StreamState.ACTIVE, StreamState.SEALED):
+        raise _busy(stream)
     cut = tuple(sorted(command.cut))
     pending = intents.find(stream.intents, IntentKind.TRUNCATE)
     if pending is not None:
@@ -290,7 +293,7 @@ def _delete(stream: Stream, command: DeleteStream, at: Circumstances) -> Sequenc
                 stream=str(stream.ref),
             )
             return (_deleting(command, at, ErrorBody.of(gone)),)
-        case StreamState.SEALED:
+        case StreamState.SEALED if not stream.intents:
             return (_deleting(command, at),)
         case StreamState.DELETING:
             return (_join(command, IntentKind.DELETE),)
@@ -342,6 +345,8 @@ def _busy(stream: Stream) -> Busy:
     assert stream.state is not None
     first = stream.intents[0].kind if stream.intents else None
     doing = stream.state if first is None else _DOING.get(first, stream.state)
+    if stream.status is StreamState.SEALED:
+        doing = "being truncated"
     return Busy(
         f"the stream is {doing}; that must end first",
         stream=str(stream.ref),

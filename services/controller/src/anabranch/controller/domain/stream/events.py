@@ -147,13 +147,47 @@ class StreamTruncating(Contract):
     at_ms: int
 
 
+class StreamReleasing(Contract):
+    """Retention gives up everything before the cut: a truncation that no command wants.
+
+    `rule`: by which it goes; `freed_bytes`: from the head to the cut. `passed_ms`: the cuts that
+    were recorded up to that time lie at or before this one.
+    """
+
+    kind: Literal["stream_releasing"] = "stream_releasing"
+    schema_number: Literal[1] = 1
+    revision: int
+    cut: tuple[SegmentOffset, ...]
+    rule: str
+    freed_bytes: int
+    passed_ms: int
+    at_ms: int
+
+
+class StreamCutRecorded(Contract):
+    """The stream ended at the cut at that time. `size_bytes`: up to there, counted from where the
+    first recorded cut was counted from. `dropped_ms`: the times of cuts that are forgotten."""
+
+    kind: Literal["stream_cut_recorded"] = "stream_cut_recorded"
+    schema_number: Literal[1] = 1
+    cut: tuple[SegmentOffset, ...]
+    size_bytes: int
+    dropped_ms: tuple[int, ...] = ()
+    at_ms: int
+
+
 class StreamCutChecked(Contract):
     """The cut is valid, and every store confirmed that it can truncate its segments there. No
     segment is truncated before this is stored, and the truncation cannot fail after it.
+
+    `cut` replaces the cut of a truncation by retention, with `freed_bytes` before it; empty: the
+    cut stays.
     """
 
     kind: Literal["stream_cut_checked"] = "stream_cut_checked"
     schema_number: Literal[1] = 1
+    cut: tuple[SegmentOffset, ...] = ()
+    freed_bytes: int = 0
 
 
 class StreamTruncated(Contract):
@@ -295,7 +329,9 @@ class StreamDeleted(Contract):
 
 
 class StreamSubscriberAdded(Contract):
-    """The reader group `subscriber` holds back the stream's truncation."""
+    """The reader group `subscriber` holds back the stream's truncation. It has released everything
+    before `cut`, and nothing if that is empty.
+    """
 
     kind: Literal["stream_subscriber_added"] = "stream_subscriber_added"
     schema_number: Literal[1] = 1
@@ -303,6 +339,7 @@ class StreamSubscriberAdded(Contract):
     subscriber: str
     group_incarnation: int
     generation: int
+    cut: tuple[SegmentPosition, ...] = ()
 
 
 class StreamSubscriberRemoved(Contract):
@@ -367,6 +404,8 @@ StreamEvent = Annotated[
     | StreamSuccessorsMade
     | StreamScaled
     | StreamTruncating
+    | StreamReleasing
+    | StreamCutRecorded
     | StreamCutChecked
     | StreamTruncated
     | StreamTruncateFailed

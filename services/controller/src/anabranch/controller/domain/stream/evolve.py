@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, number_of
 from anabranch.common.model.stream import (
     SegmentOffset,
     SegmentRange,
-    StreamConfig,
     StreamState,
     fixed,
 )
@@ -25,9 +23,10 @@ from anabranch.controller.domain.stream.intents import (
     IntentKind,
     RollPlan,
     ScalePlan,
-    TruncationPlan,
 )
+from anabranch.controller.domain.stream.lifecycle import accepted, ended, pending
 from anabranch.controller.domain.stream.state import MACHINE, Stream
+from anabranch.controller.domain.stream.truncations import configured, truncated
 
 
 def evolve(stream: Stream, event: StreamEvent) -> Stream:
@@ -45,11 +44,13 @@ def _evolved(stream: Stream, event: StreamEvent) -> Stream:
             return _scale(stream, event)
         case (
             events.StreamTruncating()
+            | events.StreamReleasing()
             | events.StreamCutChecked()
             | events.StreamTruncated()
             | events.StreamTruncateFailed()
+            | events.StreamCutRecorded()
         ):
-            return _truncate(stream, event)
+            return truncated(stream, event)
         case (
             events.StreamCommitStarted()
             | events.StreamRollMade()
@@ -102,13 +103,13 @@ def _live(
         case events.StreamJoinedScope():
             return replace(stream, has_joined_scope=True)
         case events.StreamCreateFailed():
-            return _tombstone(_ended(stream, IntentKind.CREATE, event.error))
+            return _tombstone(ended(stream, IntentKind.CREATE, event.error))
         case events.StreamCreated():
-            return _ended(stream, IntentKind.CREATE)
+            return ended(stream, IntentKind.CREATE)
         case events.StreamSealing():
-            return _accepted(stream, IntentKind.SEAL, event)
+            return accepted(stream, IntentKind.SEAL, event)
         case events.StreamDrained():
-            seal = _pending(stream, IntentKind.SEAL)
+            seal = pending(stream, IntentKind.SEAL)
             drained = replace(seal, revision=event.revision, is_drained=True)
             return replace(stream, intents=intents.changed(stream.intents, drained))
         case events.StreamSealed():
@@ -116,11 +117,11 @@ def _live(
                 SealedSegment(segment.segment_id, length)
                 for segment, length in zip(stream.segments, event.lengths, strict=True)
             )
-            return replace(_ended(stream, IntentKind.SEAL), sealed=sealed)
+            return replace(ended(stream, IntentKind.SEAL), sealed=sealed)
         case events.StreamDeleting():
             return _deleting(stream, event)
         case events.StreamDeleted():
-            return _tombstone(_ended(stream, IntentKind.DELETE))
+            return _tombstone(ended(stream, IntentKind.DELETE))
         case _:
             assert_never(event)
 
@@ -139,13 +140,13 @@ def _creating(stream: Stream, event: events.StreamCreating) -> Stream:
         epochs=(EpochRecord(0, 0, event.at_ms, segments, cause=causes.CREATE),),
         operations=stream.operations,
     )
-    return _accepted(created, IntentKind.CREATE, event)
+    return accepted(created, IntentKind.CREATE, event)
 
 
 def _deleting(stream: Stream, event: events.StreamDeleting) -> Stream:
     if stream.status is StreamState.CREATING:
-        stream = _ended(stream, IntentKind.CREATE, event.creation_error)
-    return _accepted(stream, IntentKind.DELETE, event)
+        stream = ended(stream, IntentKind.CREATE, event.creation_error)
+    return accepted(stream, IntentKind.DELETE, event)
 
 
 def _update(
@@ -154,16 +155,16 @@ def _update(
 ) -> Stream:
     match event:
         case events.StreamUpdated():
-            updated = replace(stream, config=event.config)
+            updated = configured(stream, event.config)
             return updated if event.then_scales else _satisfied(updated, event.command_id, "update")
         case events.StreamUpdating():
-            return _accepted(stream, IntentKind.UPDATE, event, config=event.config)
+            return accepted(stream, IntentKind.UPDATE, event, config=event.config)
         case events.StreamUpdateApplied():
-            config = _pending(stream, IntentKind.UPDATE).config
+            config = pending(stream, IntentKind.UPDATE).config
             assert config is not None
-            updated = replace(stream, config=config)
+            updated = configured(stream, config)
             if not event.created:
-                return _ended(updated, IntentKind.UPDATE)
+                return ended(updated, IntentKind.UPDATE)
             created = _ranges(event.created)
             sealed = tuple(map(SegmentId, event.sealed))
             plan = ScalePlan(event.stream_epoch, sealed, created, cause=causes.UPDATE)
@@ -180,8 +181,8 @@ def _scale(
             created = _ranges(event.created)
             sealed = tuple(map(SegmentId, event.sealed))
             plan = ScalePlan(event.stream_epoch, sealed, created, cause=event.cause)
-            accepted = _accepted(stream, IntentKind.SCALE, event, scale=plan)
-            return replace(accepted, highest_number=_highest(stream, created))
+            scaling = accepted(stream, IntentKind.SCALE, event, scale=plan)
+            return replace(scaling, highest_number=_highest(stream, created))
         case events.StreamSuccessorsMade():
             made = tuple(
                 replace(intent, scale=replace(intent.scale, is_made=True))
@@ -194,30 +195,6 @@ def _scale(
             return _scaled(stream, event)
 
 
-def _truncate(
-    stream: Stream,
-    event: events.StreamTruncating
-    | events.StreamCutChecked
-    | events.StreamTruncated
-    | events.StreamTruncateFailed,
-) -> Stream:
-    match event:
-        case events.StreamTruncating():
-            plan = TruncationPlan(event.cut)
-            return _accepted(stream, IntentKind.TRUNCATE, event, truncation=plan)
-        case events.StreamCutChecked():
-            pending = _pending(stream, IntentKind.TRUNCATE)
-            assert pending.truncation is not None
-            checked = replace(pending, truncation=replace(pending.truncation, is_checked=True))
-            return replace(stream, intents=intents.changed(stream.intents, checked))
-        case events.StreamTruncated():
-            done = _pending(stream, IntentKind.TRUNCATE).truncation
-            assert done is not None
-            return replace(_ended(stream, IntentKind.TRUNCATE), head=done.cut)
-        case events.StreamTruncateFailed():
-            return _ended(stream, IntentKind.TRUNCATE, event.error)
-
-
 def _subscribed(
     stream: Stream,
     event: events.StreamSubscriberAdded
@@ -228,7 +205,7 @@ def _subscribed(
     match event:
         case events.StreamSubscriberAdded():
             standing = (event.group_incarnation, event.generation)
-            kind, after = "subscribe", known.added(subscriber, standing)
+            kind, after = "subscribe", known.added(subscriber, standing, event.cut)
         case events.StreamSubscriberRemoved():
             standing = (event.group_incarnation, event.generation)
             kind, after = "unsubscribe", known.removed(subscriber, standing)
@@ -240,7 +217,7 @@ def _subscribed(
 
 
 def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
-    intent = _pending(stream, IntentKind.SCALE)
+    intent = pending(stream, IntentKind.SCALE)
     plan = intent.scale
     assert plan is not None
     record = EpochRecord(
@@ -253,33 +230,8 @@ def _scaled(stream: Stream, event: events.StreamScaled) -> Stream:
     )
     stay = [s for s in stream.segments if s.segment_id not in plan.sealed]
     segments = tuple(sorted((*stay, *plan.created), key=lambda s: s.keys.start))
-    ended = _ended(stream, IntentKind.SCALE)
-    return replace(ended, segments=segments, epochs=(*stream.epochs, record))
-
-
-def _accepted(
-    stream: Stream,
-    kind: IntentKind,
-    event: events.StreamCreating
-    | events.StreamUpdating
-    | events.StreamScaling
-    | events.StreamTruncating
-    | events.StreamSealing
-    | events.StreamDeleting,
-    *,
-    scale: ScalePlan | None = None,
-    truncation: TruncationPlan | None = None,
-    config: StreamConfig | None = None,
-) -> Stream:
-    commands = (event.command_id,)
-    intent = Intent(kind, event.revision, event.at_ms, commands, scale, truncation, config=config)
-    return replace(
-        stream,
-        intents=intents.accepted(stream.intents, intent),
-        operations=operations.with_started(
-            stream.operations, event.command_id, kind.value, event.at_ms
-        ),
-    )
+    scaled = ended(stream, IntentKind.SCALE)
+    return replace(scaled, segments=segments, epochs=(*stream.epochs, record))
 
 
 def _commit(
@@ -304,13 +256,13 @@ def _commit(
 
 
 def _commit_plan(stream: Stream) -> CommitPlan:
-    plan = _pending(stream, IntentKind.COMMIT).commit
+    plan = pending(stream, IntentKind.COMMIT).commit
     assert plan is not None
     return plan
 
 
 def _with_plan(stream: Stream, plan: CommitPlan) -> Stream:
-    intent = replace(_pending(stream, IntentKind.COMMIT), commit=plan)
+    intent = replace(pending(stream, IntentKind.COMMIT), commit=plan)
     return replace(stream, intents=intents.changed(stream.intents, intent))
 
 
@@ -336,8 +288,8 @@ def _committed(stream: Stream, event: events.StreamCommitFinished) -> Stream:
         for transaction, opened_in in zip(plan.transactions, plan.stream_epochs, strict=True)
     )
     seen = CommitsSeen(stream.commits.count + 1, stream.stream_epoch, _ends(stream, event.ends))
-    ended = replace(_ended(stream, IntentKind.COMMIT), commits=seen)
-    return _with_outcomes(ended, committed + _aborted(event.aborted))
+    finished = replace(ended(stream, IntentKind.COMMIT), commits=seen)
+    return _with_outcomes(finished, committed + _aborted(event.aborted))
 
 
 def _ends(stream: Stream, ends: tuple[int, ...]) -> tuple[int, ...]:
@@ -376,7 +328,7 @@ def _outcomes_archived(stream: Stream, event: events.StreamOutcomesArchived) -> 
 
 def _joined(stream: Stream, event: events.StreamIntentJoined) -> Stream:
     kind = IntentKind(event.intent) if event.intent else stream.intents[0].kind
-    since_ms = _pending(stream, kind).since_ms
+    since_ms = pending(stream, kind).since_ms
     return replace(
         stream,
         intents=intents.joined(stream.intents, kind, event.command_id),
@@ -389,18 +341,6 @@ def _joined(stream: Stream, event: events.StreamIntentJoined) -> Stream:
 def _satisfied(stream: Stream, command_id: str, kind: str = "") -> Stream:
     noted = operations.with_satisfied(stream.operations, command_id, kind)
     return replace(stream, operations=noted)
-
-
-def _pending(stream: Stream, kind: IntentKind) -> Intent:
-    found = intents.find(stream.intents, kind)
-    assert found is not None, f"an event ends the {kind} that nobody asked for"
-    return found
-
-
-def _ended(stream: Stream, kind: IntentKind, error: ErrorBody | None = None) -> Stream:
-    found = _pending(stream, kind)
-    ended = operations.with_finished(stream.operations, found.commands, error)
-    return replace(stream, intents=intents.without(stream.intents, kind), operations=ended)
 
 
 def _tombstone(stream: Stream) -> Stream:

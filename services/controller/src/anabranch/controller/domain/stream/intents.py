@@ -2,7 +2,8 @@
 
 The first one is being performed, the others wait. Each carries the commands that want it: an equal
 command joins it, and a different one of the same kind is Busy until it has ended. Transactions, not
-commands, want a batch of commits; it takes its turn among the others.
+commands, want a batch of commits, and the retention policy wants its truncations; they take their
+turns among the others.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from enum import StrEnum
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentRange, StreamConfig
 from anabranch.controller.domain.stream.causes import MANUAL, EpochCause
+from anabranch.controller.domain.stream.retention_set import Release
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 
 
@@ -45,10 +47,16 @@ class ScalePlan:
 
 @dataclass(frozen=True, slots=True)
 class TruncationPlan:
-    """The stream shall begin at `cut`. `is_checked`: every segment of the cut can be truncated."""
+    """The stream shall begin at `cut`. `is_checked`: every segment of the cut can be truncated.
+
+    `release`: the bytes that retention gives up by it; None: a command wants it. `passed_ms`: the
+    cuts that were recorded up to that time lie at or before `cut`.
+    """
 
     cut: SegmentOffsets
     is_checked: bool = False
+    release: Release | None = None
+    passed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

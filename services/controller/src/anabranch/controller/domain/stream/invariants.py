@@ -16,6 +16,11 @@ from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.evolve import evolve
 from anabranch.controller.domain.stream.history import EpochRecord
 from anabranch.controller.domain.stream.intents import IntentKind
+from anabranch.controller.domain.stream.retention_set import (
+    CUTS_MAX,
+    NO_RETENTION_SET,
+    RELEASES_KEPT,
+)
 from anabranch.controller.domain.stream.state import MACHINE, Stream
 from anabranch.controller.domain.stream.subscribers import SUBSCRIBERS_MAX
 from anabranch.controller.domain.stream.subscriptions import FORMER_MAX, NO_SUBSCRIPTIONS
@@ -29,6 +34,7 @@ _PENDING_IN = {
         IntentKind.COMMIT,
         IntentKind.SEAL,
     },
+    StreamState.SEALED: {IntentKind.TRUNCATE},
     StreamState.DELETING: {IntentKind.DELETE},
 }
 
@@ -49,6 +55,7 @@ def check(before: Stream, after: Stream) -> None:
     _check_intents(after)
     _check_scale(after)
     _check_subscribers(before, after, is_new=is_new)
+    _check_retention(before, after, is_new=is_new)
     if not is_new and after.is_live:
         _check_epochs(before, after)
         _check_head(before, after)
@@ -213,6 +220,23 @@ def _check_subscribers(before: Stream, after: Stream, *, is_new: bool) -> None:
     for one in () if is_new else before.subscriptions.present:
         now = known.find(one.subscriber)
         assert now is None or now.standing >= one.standing, "STREAM-17: generations go forward"
+
+
+def _check_retention(before: Stream, after: Stream, *, is_new: bool) -> None:
+    known = after.retention
+    if not after.is_live:
+        assert known == NO_RETENTION_SET, "STREAM-23: a deleted stream remembers no cuts"
+    if after.config.retention is None:
+        assert not known.cuts, "STREAM-23: cuts are recorded for a policy alone"
+    assert len(known.cuts) <= CUTS_MAX, "STREAM-23: recorded cuts are bounded"
+    for earlier, later in itertools.pairwise(known.cuts):
+        assert earlier.at_ms < later.at_ms, "STREAM-24: a cut is recorded after the ones before it"
+        assert earlier.size_bytes <= later.size_bytes, "STREAM-24: and lies at or behind them"
+    assert len(known.releases) <= min(known.release_count, RELEASES_KEPT), "STREAM-25: bounded"
+    if not is_new and after.is_live:
+        freed = known.released_bytes - before.retention.released_bytes
+        assert freed >= 0, "STREAM-25: released bytes are never taken back"
+        assert not freed or after.head != before.head, "STREAM-25: only a truncation gives up"
 
 
 STREAM: Aggregate[Stream, StreamEvent] = Aggregate(

@@ -5,8 +5,8 @@ The table is `MACHINE`, which `evolve` executes. A creation begins the next inca
 An active stream may have several intents, one of each kind. The first accepted is performed first,
 and determines the visible `state` (SCALING, TRUNCATING, SEALING). Sealing is the last: while it is
 pending, the stream accepts nothing else but batches of transactions that are to be committed, and
-these come before it. `StreamIntentJoined` and `StreamCommandSatisfied` note a command and change
-nothing else.
+these come before it. A sealed stream can be truncated and deleted. `StreamIntentJoined` and
+`StreamCommandSatisfied` note a command and change nothing else.
 
 Other work follows from the stream's transactions, which are aggregates of their own
 (`TransactionsSeen`). Those that are to be committed make a batch (`start_commit`, which ends in
@@ -38,6 +38,7 @@ from anabranch.controller.domain.stream.commits import (
 )
 from anabranch.controller.domain.stream.history import EpochRecord, SealedSegments
 from anabranch.controller.domain.stream.intents import CommitPlan, Intent, IntentKind, Intents
+from anabranch.controller.domain.stream.retention_set import NO_RETENTION_SET, RetentionSet
 from anabranch.controller.domain.stream.rows import SegmentOffsets, SegmentRanges
 from anabranch.controller.domain.stream.subscriptions import NO_SUBSCRIPTIONS, Subscriptions
 
@@ -103,6 +104,7 @@ class Stream:
     outcomes             the outcomes of the last ended transactions, oldest first
     outcome_count        the number of outcomes that were ever recorded
     outcome_chunks       the chunks with earlier outcomes
+    retention            recorded cuts of the tail, and past releases by the retention policy
 
     Invariants: `epochs[i].stream_epoch == archived_epochs + i`; every segment number ever planned
     is at most `highest_number`; `len(outcomes) <= outcome_count`; an operation runs exactly as long
@@ -130,6 +132,7 @@ class Stream:
     outcomes: Outcomes = ()
     outcome_count: int = 0
     outcome_chunks: tuple[OutcomeChunk, ...] = ()
+    retention: RetentionSet = NO_RETENTION_SET
 
     @property
     def is_live(self) -> bool:
@@ -181,10 +184,11 @@ MACHINE: Machine[StreamState] = Machine(
     Row(_E.StreamScaling, (_ACTIVE,), None, (_S.MAKE_SUCCESSORS,)),
     Row(_E.StreamSuccessorsMade, (_ACTIVE,), None, (_S.SEAL_PREDECESSORS,)),
     Row(_E.StreamScaled, (_ACTIVE,), None, ("", _S.ARCHIVE_HISTORY)),
-    Row(_E.StreamTruncating, (_ACTIVE,), None, (_S.CHECK_CUT,)),
-    Row(_E.StreamCutChecked, (_ACTIVE,), None, (_S.TRUNCATE_SEGMENTS,)),
-    Row(_E.StreamTruncated, (_ACTIVE,), None, ("",)),
-    Row(_E.StreamTruncateFailed, (_ACTIVE,), None, ("",)),
+    Row(_E.StreamTruncating, (_ACTIVE, _SEALED), None, (_S.CHECK_CUT,)),
+    Row(_E.StreamReleasing, (_ACTIVE, _SEALED), None, (_S.CHECK_CUT,)),
+    Row(_E.StreamCutChecked, (_ACTIVE, _SEALED), None, (_S.TRUNCATE_SEGMENTS,)),
+    Row(_E.StreamTruncated, (_ACTIVE, _SEALED), None, ("",)),
+    Row(_E.StreamTruncateFailed, (_ACTIVE, _SEALED), None, ("",)),
     Row(
         _E.StreamCommitStarted, (_ACTIVE,), None, (_S.COMMIT_TRANSACTIONS, _S.MAKE_ROLLED_SEGMENTS)
     ),
@@ -203,6 +207,7 @@ MACHINE: Machine[StreamState] = Machine(
     Row(_E.StreamDeleted, (_DELETING,), _DELETED, ("",)),
     # Notes beside these; they do not change the due step.
     Row(_E.StreamUpdated, (_ACTIVE,), None, _ANY),
+    Row(_E.StreamCutRecorded, (_ACTIVE, _SEALED), None, _ANY),
     Row(_E.StreamAbortsNoted, _LIVE, None, _ANY),
     Row(_E.StreamOutcomesArchived, _LIVE, None, _ANY),
     Row(_E.StreamHistoryArchived, _LIVE, None, _ANY),

@@ -15,6 +15,7 @@ from anabranch.common.errors import (
     Busy,
     CutRefused,
     GenerationMismatch,
+    InvalidCut,
     InvalidRequest,
     StaleRequest,
     SubscriberNotFound,
@@ -48,7 +49,7 @@ def decide(
     group_ref(command.subscriber)
     match command:
         case AddSubscriber():
-            return _add(stream, command)
+            return _add(stream, command, history)
         case RemoveSubscriber():
             return _remove(stream, command)
         case UpdateSubscriberCut():
@@ -62,7 +63,9 @@ def offsets_of(cut: PositionCut) -> StreamCut:
     return tuple(sorted(SegmentOffset(at.segment_id, at.offset) for at in cut))
 
 
-def _add(stream: Stream, command: AddSubscriber) -> Sequence[StreamEvent]:
+def _add(
+    stream: Stream, command: AddSubscriber, history: Callable[[], History]
+) -> Sequence[StreamEvent]:
     standing = (command.group_incarnation, command.generation)
     known = stream.subscriptions
     if known.has(command.subscriber, standing):
@@ -89,8 +92,21 @@ def _add(stream: Stream, command: AddSubscriber) -> Sequence[StreamEvent]:
             subscriber=command.subscriber,
             group_incarnation=command.group_incarnation,
             generation=command.generation,
+            cut=_start(stream, command.cut, history),
         ),
     )
+
+
+def _start(stream: Stream, cut: PositionCut, history: Callable[[], History]) -> PositionCut:
+    """The cut, if it is one of the stream; it may be of an earlier life of the name. Raises Busy"""
+    if not cut:
+        return ()
+    _require_known(stream, cut)
+    try:
+        cuts.check(history(), offsets_of(cut))
+    except InvalidCut:
+        return ()
+    return tuple(sorted(cut))
 
 
 def _remove(stream: Stream, command: RemoveSubscriber) -> Sequence[StreamEvent]:

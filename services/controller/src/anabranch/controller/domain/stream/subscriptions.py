@@ -86,10 +86,12 @@ class Subscriptions:
         left = next((one for one in self.former if one.subscriber == subscriber), None)
         return left is not None and left.standing >= standing
 
-    def added(self, subscriber: str, standing: Standing) -> "Subscriptions":
-        """Add the subscriber; its releases under an earlier standing do not count."""
+    def added(self, subscriber: str, standing: Standing, cut: PositionCut = ()) -> "Subscriptions":
+        """Add the subscriber, which has released everything before the cut; its releases under an
+        earlier standing do not count.
+        """
         others = (one for one in self.present if one.subscriber != subscriber)
-        present = (*others, Subscription(subscriber, *standing))
+        present = (*others, Subscription(subscriber, *standing, cut))
         return Subscriptions(
             tuple(sorted(present, key=lambda one: one.subscriber)), self._others(subscriber)
         )

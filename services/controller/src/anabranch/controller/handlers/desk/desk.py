@@ -66,6 +66,7 @@ class QueryDesk:
         `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: sends
         a query to all other controllers; `parked`*: work that a defect stopped; `cluster`*: members
         and holds.
+    `now_ms()` is the time by the event store's clock, or by this machine's while that is unknown.
     `observer` collects metrics and traces.
     """
 
@@ -85,6 +86,7 @@ class QueryDesk:
     ask_peers: AskPeers
     parked: ParkedDesk
     cluster: ClusterDesk
+    now_ms: Callable[[], int]
     observer: Observer
 
 
