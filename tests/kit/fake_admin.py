@@ -55,6 +55,8 @@ from kit.fake_course import (
     successors,
 )
 
+NO_PLAN = sq.RetentionPlan(incarnation=1, at_ms=BEGAN_MS)
+
 
 @dataclass
 class AdminController(FakeController):
@@ -68,6 +70,8 @@ class AdminController(FakeController):
     """What operations that are released fail with."""
     busy: bool = False
     parked: list[p.ParkedDescription] = field(default_factory=list)
+    retention: sq.RetentionPlan = field(default=NO_PLAN)
+    """What is told of the retention of every stream, but for its policy."""
 
     # --- commands -------------------------------------------------------------------------
 
@@ -128,7 +132,8 @@ class AdminController(FakeController):
 
     def _writable(self, command: c.UpdateStream | c.ScaleStream | c.TruncateStream) -> Course:
         course = self.course(command.scope, command.stream)
-        if course.of.state is StreamState.SEALED:
+        is_truncation = isinstance(command, c.TruncateStream)
+        if course.of.state is StreamState.SEALED and not is_truncation:
             raise StreamSealed("the stream is sealed", stream=command.stream)
         return course
 
@@ -217,6 +222,8 @@ class AdminController(FakeController):
                 return sq.EpochList(epochs=tuple(page), next_page_token=token)
             case sq.ScalingEvents():
                 return self._scaling_events(name, course, query)
+            case sq.GetRetentionPlan():
+                return self.retention.model_copy(update={"policy": course.config.retention})
             case sq.CheckScale():
                 require_epoch(course, query.stream_epoch)
                 now = len(course.epochs) - 1

@@ -15,14 +15,20 @@ from anabranch.cli.client_session import Session
 from anabranch.cli.commands import reshape as reshape_commands
 from anabranch.client import (
     Client,
+    InvalidRequest,
     KeyRange,
     OperationState,
+    RetentionHolder,
+    RetentionPlan,
+    RetentionRelease,
     ScalingPolicy,
     ScalingType,
     StreamConfig,
     StreamNotFound,
 )
-from anabranch.common.model.stream import fixed
+from anabranch.common.contracts.base import ErrorBody
+from anabranch.common.model.names import segment_id
+from anabranch.common.model.stream import SegmentOffset, fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from kit.fake_admin import AdminController
@@ -72,6 +78,7 @@ async def _everything(admin: Admin, controller: AdminController) -> list[Any]:
         [name async for name in admin.list_streams("plant", tag="")],
         [name async for name in admin.list_streams("plant", tag="wet")],
         await admin.config(STREAM),
+        await admin.retention(STREAM),
     ]
 
 
@@ -225,6 +232,46 @@ def test_a_stream_is_truncated_at_a_cut_from_the_line_a_file_or_the_tail(
     assert "100" in line("stream cut plant/sensors --tail")
     line("stream truncate plant/sensors --cut 0=5,1=6", code=1)
     assert "cut-refused" in json.dumps(line.notes) or "before the head" in line.notes
+
+
+def test_what_retention_would_do_holds_back_and_did_is_shown(line: Line) -> None:
+    assert "keeps everything" in line("stream retention plant/sensors")
+    line.controller.retention = RetentionPlan(
+        incarnation=1,
+        at_ms=BEGAN_MS,
+        rule="held",
+        kept_bytes=4096,
+        next_ms=BEGAN_MS + 60_000,
+        holders=(RetentionHolder(subscriber="plant/night", bytes=77),),
+        releases=(RetentionRelease(at_ms=BEGAN_MS, bytes=1234, rule="maximum"),),
+        released_bytes=1234,
+        release_count=1,
+        refused_ms=BEGAN_MS,
+        refusal=ErrorBody.of(InvalidRequest("within an append")),
+    )
+
+    shown = line("stream retention plant/sensors")
+    (record,) = line.records("stream retention plant/sensors")
+
+    for told in (
+        "nothing goes: subscribers hold", "2023-11-14 22:14:20Z", "plant/night", "77", "4096",
+        "1234 bytes, 1 times", "maximum", "within an append",
+    ):  # fmt: skip
+        assert told in shown
+    assert record["holders"] == [{"subscriber": "plant/night", "bytes": 77}]
+    assert "ok" not in record
+    line.controller.retention = RetentionPlan(
+        incarnation=1,
+        at_ms=BEGAN_MS,
+        rule="minimum",
+        freed_bytes=5,
+        cut=(SegmentOffset(segment_id(0, 0), 5),),
+    )
+    assert "5 bytes go" in line("stream retention plant/sensors")
+    by_size = RetentionPlan(incarnation=1, at_ms=BEGAN_MS, rule="within_minimum", next_bytes=9)
+    line.controller.retention = by_size
+    assert "after 9 more bytes" in line("stream retention plant/sensors")
+    line("stream retention plant/nothing", code=1)
 
 
 def test_a_configuration_is_set_changed_in_part_and_shown(line: Line) -> None:

@@ -87,6 +87,9 @@ class Admin:
         ask = self._streams.head_cut if name == "head" else self._streams.tail_cut
         return _fields(await ask(stream), "incarnation")
 
+    async def retention(self, stream: str) -> Fields:
+        return _fields(await self._streams.retention(stream), "incarnation")
+
     async def epochs(self, stream: str) -> AsyncIterator[Fields]:
         async for epoch in self._streams.epochs(stream):
             yield _fields(epoch)

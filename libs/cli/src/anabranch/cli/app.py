@@ -17,6 +17,7 @@ from anabranch.cli.commands import operation_lists as operation_list_commands
 from anabranch.cli.commands import operations as operation_commands
 from anabranch.cli.commands import read as read_command
 from anabranch.cli.commands import reshape as reshape_commands
+from anabranch.cli.commands import retention as retention_command
 from anabranch.cli.commands import scopes as scope_commands
 from anabranch.cli.commands import segstore as segstore_commands
 from anabranch.cli.commands import streams as stream_commands
@@ -37,6 +38,7 @@ up.register(app)
 scope_commands.register(app)
 stream_commands.register(app)
 reshape_commands.register(stream_commands.streams)
+retention_command.register(stream_commands.streams)
 group_commands.register(app)
 transaction_commands.register(app)
 container_commands.register(app)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from anabranch.client.admin.operations import Operation, Sending, send
+from anabranch.client.admin.policy_views import PolicyViews
 from anabranch.client.admin.reshaping import Reshaping, merge, split
 from anabranch.client.admin.stream_views import StreamViews
 from anabranch.client.cuts import Cut, stream_cut
@@ -31,7 +32,7 @@ from anabranch.common.model.stream import SEGMENT_COUNT_MAX, StreamConfig, fixed
 Ranges = Sequence[KeyRange | tuple[float, float]]
 
 
-class Streams(StreamViews):
+class Streams(StreamViews, PolicyViews):
     """The streams of a cluster; `client.streams`.
 
     ::
@@ -180,9 +181,9 @@ class Streams(StreamViews):
         """Give up everything before the cut, for good; its offsets are append boundaries.
 
         All or nothing: if a single segment cannot be truncated at its offset, nothing is given up.
-        Raises StreamNotFound, StreamSealed, InvalidCut, CutRefused, InvalidRequest (an offset is
-        beyond the end), NotAtBoundary (within an append; fields {segment, lower}), Busy (another
-        truncation is under way).
+        Raises StreamNotFound, InvalidCut, CutRefused, InvalidRequest (an offset is beyond the end),
+        NotAtBoundary (within an append; fields {segment, lower}), Busy (another truncation is under
+        way, or the stream is about to be sealed).
 
         ::
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.queries import (
     PAGE_SIZE_MAX,
     PagedQuery,
@@ -18,6 +18,7 @@ from anabranch.common.contracts.queries import (
 )
 from anabranch.common.model.stream import (
     SEGMENT_COUNT_MAX,
+    RetentionPolicy,
     SegmentOffset,
     StreamConfig,
     StreamState,
@@ -246,6 +247,77 @@ class ScaleChecked(Contract):
     """The present one."""
 
 
+class GetRetentionPlan(StreamQuery):
+    """→ RetentionPlan: a dry run of the retention policy. Raises Unavailable."""
+
+
+class RetentionHolder(Contract):
+    """A subscriber that keeps bytes which lie beyond the policy's minimum."""
+
+    subscriber: str
+    """The reader group, ``scope/group``."""
+    bytes: int
+    """The number of bytes that it has yet to release."""
+
+
+class RetentionRelease(Contract):
+    """A truncation by retention."""
+
+    at_ms: int
+    """The Unix time of the decision in milliseconds."""
+    bytes: int
+    """The bytes that it gave up."""
+    rule: str
+    """The rule by which they went."""
+
+
+class RetentionPlan(Contract):
+    """A dry run of the retention policy, the facts behind it, and past releases. Times are Unix ms.
+
+    `rule`: something goes by `minimum` (it lies beyond the minimum and no subscriber wants it),
+    `consumption` (it lies beyond the minimum and every subscriber has released it; more lies
+    beyond the minimum) or `maximum` (it lies beyond the maximum, although a subscriber wants it).
+    Nothing goes by `within_minimum`, `held` (by subscribers) or `none` (the stream has no policy).
+    """
+
+    ok: Literal[True] = True
+    incarnation: int
+    """The life of the stream's name that the plan is about."""
+    at_ms: int
+    """The time of the plan, by the clock of the controller that answers."""
+    policy: RetentionPolicy | None = None
+    """The policy of the stream; None: it keeps everything."""
+    rule: str = "none"
+    cut: tuple[SegmentOffset, ...] = ()
+    """The cut at which the stream would begin; empty: it begins where it does."""
+    freed_bytes: int = 0
+    """The bytes before that cut."""
+    kept_bytes: int = 0
+    """The bytes from there to the newest recorded cut."""
+    next_ms: int | None = None
+    """By time, if nothing goes now: when something goes if no subscriber moves."""
+    next_bytes: int | None = None
+    """By size, if nothing goes now: something goes after so many more bytes."""
+    holders: tuple[RetentionHolder, ...] = ()
+    """The subscribers that keep bytes beyond the minimum, those that keep most first."""
+    recorded_cuts: int = 0
+    """The number of cuts of the tail that are recorded."""
+    oldest_ms: int | None = None
+    """The time of the first of them."""
+    newest_ms: int | None = None
+    """The time of the last of them."""
+    releases: tuple[RetentionRelease, ...] = ()
+    """The last truncations by retention, newest first."""
+    release_count: int = 0
+    """The number of truncations by retention since the stream was created."""
+    released_bytes: int = 0
+    """The bytes that all of them gave up."""
+    refused_ms: int | None = None
+    """If a store refused the last truncation: its time."""
+    refusal: ErrorBody | None = None
+    """The reason of the store."""
+
+
 QUERIES: Mapping[str, Question] = {
     "stream_config": Question(GetStreamConfig, StreamConfigFound),
     "head_cut": Question(HeadCut, CutFound),
@@ -260,5 +332,6 @@ QUERIES: Mapping[str, Question] = {
     "list_epochs": Question(ListEpochs, EpochList),
     "scaling_events": Question(ScalingEvents, ScalingEventList),
     "check_scale": Question(CheckScale, ScaleChecked),
+    "retention_plan": Question(GetRetentionPlan, RetentionPlan),
 }
 """By name."""

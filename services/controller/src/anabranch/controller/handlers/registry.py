@@ -26,6 +26,7 @@ from anabranch.controller.handlers.queries import cuts as cut_queries
 from anabranch.controller.handlers.queries import groups as group_queries
 from anabranch.controller.handlers.queries import lists as list_queries
 from anabranch.controller.handlers.queries import operations as operation_queries
+from anabranch.controller.handlers.queries import retention as retention_queries
 from anabranch.controller.handlers.queries import streams as stream_queries
 from anabranch.controller.handlers.queries import times as time_queries
 from anabranch.controller.handlers.queries import work as work_queries
@@ -69,6 +70,7 @@ QUERIES: Table = {
     **list_queries.QUERIES,
     **stream_queries.QUERIES,
     **cut_queries.QUERIES,
+    **retention_queries.QUERIES,
     **operation_queries.QUERIES,
     **work_queries.QUERIES,
     **group_queries.QUERIES,
@@ -96,7 +98,9 @@ ACTIONS: Table = {
 
 ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 
-SLOW = frozenset({*ACTIONS, "tail_cut", "list_work", "list_parked", "list_writer_marks"})
+SLOW = frozenset(
+    {*ACTIONS, "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks"}
+)
 """The queries that wait for other services before the controller answers."""
 
 
