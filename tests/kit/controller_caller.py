@@ -37,7 +37,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 class StartController(Protocol):
     def __call__(
-        self, container_count: int = 4, tier2_url: str = ""
+        self, container_count: int = 4, tier2_url: str = "", *, retention_period_s: float = 60.0
     ) -> AbstractAsyncContextManager[Lifetime]: ...
 
 

@@ -33,13 +33,16 @@ async def stores(client: Client) -> FakeSegmentStores:
 @pytest.fixture
 def controller(nats_server: NatsServer) -> StartController:
     @asynccontextmanager
-    async def run(container_count: int = 4, tier2_url: str = "") -> AsyncIterator[Lifetime]:
+    async def run(
+        container_count: int = 4, tier2_url: str = "", *, retention_period_s: float = 60.0
+    ) -> AsyncIterator[Lifetime]:
         lifetime = Lifetime()
         settings = Settings(
             nats_url=nats_server.url,
             nats_monitor_url=nats_server.monitor_url,
             container_count=container_count,
             tier2_url=tier2_url,
+            retention_period_s=retention_period_s,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(run_supervised(settings, lifetime))
