@@ -22,7 +22,7 @@ from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.periodic.retain_streams import StreamRetainer
 from anabranch.controller.projections.tail_cut import Tail, TailCuts
 from kit.loud import loud
-from kit.workflow_world import REF, SUBJECT, World
+from kit.workflow_world import REF, SUBJECT, SetClock, World
 
 BY_TIME, BY_SIZE = RetentionType.TIME_MS, RetentionType.SIZE_BYTES
 HOUR_MS = 3_600_000
@@ -38,11 +38,19 @@ def cut(*offsets: int) -> StreamCut:
     return tuple(SegmentOffset(segment_id(0, number), at) for number, at in enumerate(offsets))
 
 
+class SteadyClock(SetClock):
+    """Its monotonic time is as late as its wall time."""
+
+    def monotonic(self) -> float:
+        return self.ms / 1000
+
+
 class Retained(World):
     """A stream of three segments with a policy, and a job that looks at it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(clock=SteadyClock())
+        self.set_by_ms = 0
         self.asked = 0
         self.owned = True
         self.knows_time = True
@@ -56,12 +64,13 @@ class Retained(World):
             self.streams,
             lambda _subject: self.owned,
             now_ms=self.now_ms,
+            clock=self.clock,
             period_s=60.0,
             containment=loud(self.clock),
         )
 
     def now_ms(self) -> int | None:
-        return self.clock.ms if self.knows_time else None
+        return self.clock.ms + self.set_by_ms if self.knows_time else None
 
     def known(self) -> Iterator[Loaded[Stream]]:
         yield from self.mirror.retained_streams()

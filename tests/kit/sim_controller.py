@@ -169,6 +169,7 @@ class SimController:
             context.repositories[STREAMS],
             self._owns,
             now_ms=lambda: self.store_clock.store_ms(self.clock.now_ms()),
+            clock=self.clock,
             period_s=self.world.retention_period_s or 0.0,
             containment=self.containment,
         )

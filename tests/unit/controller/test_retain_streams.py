@@ -344,6 +344,19 @@ async def test_nothing_is_done_until_it_is_known_what_time_the_store_has(world: 
     assert (await world.later(0)).retention.cuts
 
 
+async def test_a_clock_that_is_set_ahead_makes_nothing_old(world: Retained) -> None:
+    await world.create(AN_HOUR)
+    world.write(10, 10, 10)
+    await world.later(0)
+
+    world.set_by_ms = 10 * HOUR_MS  # until the next beat tells how the clocks differ now
+    assert (await world.later(60_000)).head == cut(0, 0, 0)
+    world.set_by_ms = 0
+    assert (await world.later(60_000)).head == cut(0, 0, 0)
+
+    assert (await world.later(HOUR_MS)).head == cut(10, 10, 10)
+
+
 async def test_a_store_that_does_not_answer_is_asked_less_often(world: Retained) -> None:
     await world.create(AN_HOUR)
 
@@ -400,7 +413,7 @@ async def test_a_stream_that_fails_keeps_no_other_one() -> None:
     world = World()
     retainer = StreamRetainer(
         lambda: streams, tail_of, world.histories, world.streams, lambda _subject: True,
-        now_ms=world.clock.now_ms, period_s=60.0, containment=loud(world.clock),
+        now_ms=world.clock.now_ms, clock=world.clock, period_s=60.0, containment=loud(world.clock),
     )  # fmt: skip
 
     with pytest.raises(InvalidRequest):

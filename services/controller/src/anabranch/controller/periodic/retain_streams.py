@@ -11,7 +11,9 @@ grounds are still the same. So a controller that slept, a bucket with two owners
 truncates at the same moment give up nothing that the policy keeps.
 
 All times are those of the event store's clock, so controllers whose clocks differ agree on the age
-of a cut. Until a controller knows how its clock differs, it does nothing.
+of a cut. Until a controller knows how its clock differs, it does nothing. A round reads the time
+once and counts on from there by the monotonic clock. If more or less time has passed than by that
+clock since the last round, somebody has set a clock, and the round does nothing.
 
 A stream that fails keeps no other one: all are tried, then the round fails with the first error. A
 defect of one stream is contained. A stream whose tail does not move, or whose stores do not answer,
@@ -28,6 +30,7 @@ from anabranch.common.errors import AnabranchError, StreamNotFound
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import SegmentOffset, StreamCut
+from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.domain.stream import retaining
@@ -42,6 +45,8 @@ from anabranch.controller.projections.tail_cut import Tail
 STREAMS_AT_ONCE_MAX = 16
 IDLE_DOUBLINGS_MAX = 4
 JITTER = 0.1
+CLOCK_SET_MS = 5_000
+"""Clocks that differ by more since the last round were set meanwhile."""
 RETENTION = "retention"
 
 Streams = Callable[[], Iterable[Loaded[Stream]]]
@@ -78,6 +83,7 @@ class StreamRetainer:
         owns: Callable[[str], bool],
         *,
         now_ms: Now,
+        clock: Clock,
         period_s: float,
         containment: Containment,
     ) -> None:
@@ -86,7 +92,10 @@ class StreamRetainer:
         self._histories = histories
         self._repository = repository
         self._owns = owns
-        self._now_ms = now_ms
+        self._store_ms = now_ms
+        self._clock = clock
+        self._anchor: tuple[int, float] | None = None
+        """When the round began: the event store's time, and the monotonic clock's."""
         self._period_s = period_s
         self._containment = containment
         self._seen: dict[str, _Seen] = {}
@@ -104,7 +113,7 @@ class StreamRetainer:
 
     async def round(self) -> None:
         """Look at every stream that has a policy. Raises the first failure once all were tried."""
-        if self._now_ms() is None:
+        if not self._anchored():
             return
         mine = [one for one in self._streams() if self._owns(one.subject)]
         subjects = {one.subject for one in mine}
@@ -126,15 +135,28 @@ class StreamRetainer:
         if failures:
             raise failures[0]
 
+    def _anchored(self) -> bool:
+        """Note when the round begins; whether that time can be believed."""
+        now_ms, now_s = self._store_ms(), self._clock.monotonic()
+        before, self._anchor = self._anchor, None if now_ms is None else (now_ms, now_s)
+        if now_ms is None or before is None:
+            return now_ms is not None
+        passed_ms = (now_s - before[1]) * 1000
+        return abs(now_ms - before[0] - passed_ms) <= CLOCK_SET_MS
+
+    def _now_ms(self) -> int:
+        assert self._anchor is not None, "a look is part of a round"
+        began_ms, began_s = self._anchor
+        return began_ms + int((self._clock.monotonic() - began_s) * 1000)
+
     async def _look(self, known: Loaded[Stream]) -> None:
         """One stream. Raises Unavailable, Corrupt, Busy, StreamNotFound, InvalidCut."""
         self.counts.looks += 1
-        stream, tail, now_ms = known.state, None, self._now_ms()
-        if now_ms is None:
-            return
+        stream, tail = known.state, None
+        now_ms = self._now_ms()
         if retaining.is_look_due(stream, now_ms) and self._is_worth_asking(known):
             stream, tail = await self._asked(known)
-            now_ms = max(now_ms, self._now_ms() or 0)  # all before the tail was written by now
+            now_ms = self._now_ms()  # everything before the tail was written by now
         if tail is None and not retaining.may_release(stream, now_ms):
             return
         history = await self._histories.of(stream)

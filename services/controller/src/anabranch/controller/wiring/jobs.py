@@ -141,6 +141,7 @@ def _retainer(
         context.repositories[STREAMS],
         buckets.owns_aggregate,
         now_ms=lambda: store_clock.store_ms(around.clock.now_ms()),
+        clock=around.clock,
         period_s=around.settings.retention_period_s,
         containment=around.containment,
     )
