@@ -26,6 +26,7 @@ ROSTER_AGE_S_MAX = 5.0
 
 HEDGED_AFTER_S: Mapping[str, float] = {
     "tail_cut": HEDGE_STORED_S,
+    "retention_plan": HEDGE_STORED_S,
     "list_parked": HEDGE_STORED_S,
     "list_writer_marks": HEDGE_STORED_S,
     "note_time": HEDGE_STORED_S,
