@@ -7,24 +7,50 @@ the newest report is not old. Unknown is not zero: nobody may decide on it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
+OVERDUE_PERIODS = 1.5
 LATE_PERIODS = 3
-"""After so many of its own lengths without a newer one, a report tells nothing of the present."""
+"""A report that has no successor after so many times the longest pause between two reports says
+nothing about the present."""
+
+
+class Merged(NamedTuple):
+    """The content that commits merged into a segment; the transactions were open for `over_ms`."""
+
+    events: int
+    size: int
+    over_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPeriod:
-    """What was appended in one container: segment → (events, bytes)."""
+    """The appends in one container: segment → (events, bytes).
+
+    `merged`: the part of it that commits of transactions brought.
+    """
 
     container_epoch: int
     segments: Mapping[str, tuple[int, int]]
+    merged: Mapping[str, Merged] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StorePeriod:
-    """What one store told of one period; `received_s` by the controller's monotonic clock."""
+    """One period of one store, from its report.
+
+    session       drawn anew at each start of the store
+    sequence      counts the store's reports from 1
+    length_ms     how long the period was
+    others_idle   nothing was appended to segments that it does not list
+    received_s    when the report came, by the controller's monotonic clock
+    containers    the appends in each container
+    due_ms        the next report follows within this time; 0: within `length_ms`
+
+    Two periods follow each other without a gap exactly if session and sequence do.
+    """
 
     session: str
     sequence: int
@@ -32,6 +58,12 @@ class StorePeriod:
     others_idle: bool
     received_s: float
     containers: Mapping[int, ContainerPeriod]
+    due_ms: int = 0
+
+    @property
+    def began_s(self) -> float:
+        """When the period began, by the controller's clock; never earlier than it did."""
+        return self.received_s - self.length_ms / 1000
 
     @property
     def segment_count(self) -> int:
@@ -64,11 +96,11 @@ def rate_of(
 
     `periods` are those of the container's store, oldest first. None: unknown.
     """
-    if not periods or _is_late(periods[-1], now_s):
+    if not periods or is_late(periods[-1], now_s):
         return None
     events = size = over_ms = 0
     for period, before in pairwise(reversed(periods)):
-        load = _load_in(period, before, segment)
+        load = load_in(period, before, segment)
         if load is None or over_ms >= window_ms:
             break
         events += load[0]
@@ -79,11 +111,23 @@ def rate_of(
     return Rate(events * 1000 / over_ms, size * 1000 / over_ms, over_ms)
 
 
-def _is_late(newest: StorePeriod, now_s: float) -> bool:
-    return (now_s - newest.received_s) * 1000 > LATE_PERIODS * newest.length_ms
+def is_late(newest: StorePeriod, now_s: float) -> bool:
+    """Whether a store's newest report says nothing about the present any more."""
+    return _pauses_since(newest, now_s) > LATE_PERIODS
 
 
-def _load_in(
+def is_overdue(newest: StorePeriod, now_s: float) -> bool:
+    """Whether the store's next report should have come, with half a pause to spare."""
+    return _pauses_since(newest, now_s) > OVERDUE_PERIODS
+
+
+def _pauses_since(newest: StorePeriod, now_s: float) -> float:
+    """In units of the longest pause between two reports."""
+    pause_ms = max(newest.length_ms, newest.due_ms)
+    return (now_s - newest.received_s) * 1000 / pause_ms
+
+
+def load_in(
     period: StorePeriod, before: StorePeriod, segment: ServedSegment
 ) -> tuple[int, int] | None:
     """(events, bytes) of the period; None: unknown."""

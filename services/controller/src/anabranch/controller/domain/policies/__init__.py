@@ -1,1 +1,1 @@
-"""Policies: arithmetic over measurements. They decide and explain; others act."""
+"""Policies: arithmetic over measured values. They decide and explain; others act."""

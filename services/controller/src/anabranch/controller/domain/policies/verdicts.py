@@ -1,0 +1,228 @@
+"""The verdict of auto-scaling on each segment of a stream, and its reason. Pure.
+
+`autoscale` has the table of verdicts and makes a decision of them.
+"""
+
+import bisect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import SegmentId
+from anabranch.common.model.stream import ScalingPolicy, ScalingType, SegmentRange
+from anabranch.controller.domain.policies.gauge import Reading, WindowRate
+from anabranch.controller.domain.policies.profile import Profile
+from anabranch.controller.domain.policies.watch import SegmentWatch
+
+UNIT: Mapping[ScalingType, str] = {
+    ScalingType.EVENT_RATE: "events/s",
+    ScalingType.BYTE_RATE: "KiB/s",
+}
+
+
+class Verdict(StrEnum):
+    UNKNOWN = "unknown"
+    HOT = "hot"
+    HOT_KEY = "hot_key"
+    COLD = "cold"
+    STEADY = "steady"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The verdict on one segment, with its numbers. Times by the controller's monotonic clock.
+
+    segment       the segment and its keys
+    verdict       as in the table of `autoscale`
+    reading       every rate that is known of it
+    rate, over_s  the rate that led to the verdict, and its window; 0 where the rate is unknown
+    cooldown_s    for how long it is still too new for anything
+    muted_s       for how long a decision that named it has still time to act
+    why           the verdict in words, with its numbers
+    """
+
+    segment: SegmentRange
+    verdict: Verdict
+    reading: Reading
+    rate: float
+    over_s: float
+    cooldown_s: float
+    muted_s: float
+    why: str
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a decision may name it now."""
+        return not self.cooldown_s and not self.muted_s
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The stream that is looked at.
+
+    incarnation    which life of the stream it is
+    stream_epoch   the current one
+    segments       those of the epoch, sorted by key
+    policy         its scaling policy, by events or by bytes
+    pending        why it cannot scale at the moment, in words; empty if it can
+    uncounted_s    how long the oldest transaction is open whose events are not counted yet
+    """
+
+    incarnation: int
+    stream_epoch: int
+    segments: tuple[SegmentRange, ...]
+    policy: ScalingPolicy
+    pending: str = ""
+    uncounted_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a stream at `now_s`, with the readings of all of its segments."""
+
+    stream: Subject
+    profile: Profile
+    readings: Mapping[SegmentId, Reading]
+    now_s: float
+
+    @property
+    def target(self) -> int:
+        """Events or KiB per second, of one segment."""
+        return self.stream.policy.target_rate
+
+    def judge(self, segment: SegmentRange, watch: SegmentWatch) -> tuple[SegmentWatch, Finding]:
+        """The segment's verdict, and its watch until the next look."""
+        found = self.readings[segment.segment_id]
+        hot = None if found.missing else self._hot(found)
+        cold = None if found.missing or hot else self._cold(found)
+        watch = self._with_halvings(segment, watch, found, hot)
+        hot_since_s = self._since(watch.hot_since_s, is_so=hot is not None)
+        cold_since_s = self._since(watch.cold_since_s, is_so=cold is not None)
+        if (hot_since_s, cold_since_s) != (watch.hot_since_s, watch.cold_since_s):
+            watch = replace(watch, hot_since_s=hot_since_s, cold_since_s=cold_since_s)
+        verdict, why = self._verdict(found, watch, hot, cold)
+        shown = hot or cold or _present(found)
+        finding = Finding(
+            segment=segment,
+            verdict=verdict,
+            reading=found,
+            rate=shown.rate if shown else 0.0,
+            over_s=shown.window_s if shown else 0.0,
+            cooldown_s=max(0.0, watch.begun_s + self.profile.cooldown_s - self.now_s),
+            muted_s=max(0.0, watch.muted_until_s - self.now_s),
+            why=why,
+        )
+        return watch, finding
+
+    def _since(self, since_s: float | None, *, is_so: bool) -> float | None:
+        if not is_so:
+            return None
+        return self.now_s if since_s is None else since_s
+
+    def _hot(self, found: Reading) -> WindowRate | None:
+        """The rate that makes the segment hot, over the shortest window that does."""
+        falling_below = self.profile.cold_factor * self.target
+        for rule in self.profile.hot:
+            rate = found.over(rule.window_s)
+            if rate is None:
+                return None
+            if rate.counts and rate.rate > rule.factor * self.target:
+                return rate
+            if rate.rate < falling_below:
+                return None
+        return None
+
+    def _cold(self, found: Reading) -> WindowRate | None:
+        rate = found.over(self.profile.cold_s)
+        if rate is None or found.is_old or rate.rate >= self.profile.cold_factor * self.target:
+            return None
+        return rate if found.level < self.target else None
+
+    def _with_halvings(
+        self, segment: SegmentRange, watch: SegmentWatch, found: Reading, hot: WindowRate | None
+    ) -> SegmentWatch:
+        """Whether all of the family's load stayed in this part of it."""
+        if hot is None:
+            if not watch.halvings or found.missing:
+                return watch
+            has_cooled = found.level < self.profile.cold_factor * self.target
+            return replace(watch, inherited=0.0, halvings=0.0) if has_cooled else watch
+        if watch.halvings >= self.profile.hot_key_halvings:
+            return watch  # siblings that merged with others since would only blur the share
+        share = self._share(segment, watch)
+        if share is None or watch.family is None:
+            return watch
+        if share < self.profile.hot_key_share:
+            return replace(watch, inherited=0.0, halvings=0.0)
+        return replace(watch, halvings=watch.inherited + _halvings(watch.family, segment.keys))
+
+    def _share(self, segment: SegmentRange, watch: SegmentWatch) -> float | None:
+        """The segment's part of its family's load; None: unknown, or there is no family."""
+        if watch.family is None:
+            return None
+        segments, family_keys = self.stream.segments, watch.family
+        first = bisect.bisect_right(segments, family_keys.start, key=_start_of) - 1
+        last = bisect.bisect_left(segments, family_keys.end, key=_start_of)
+        family = [self.readings[one.segment_id] for one in segments[first:last]]
+        if any(one.missing or not one.windows for one in family):
+            return None
+        whole = sum(one.level for one in family)
+        return self.readings[segment.segment_id].level / whole if whole else None
+
+    def _verdict(
+        self,
+        found: Reading,
+        watch: SegmentWatch,
+        hot: WindowRate | None,
+        cold: WindowRate | None,
+    ) -> tuple[Verdict, str]:
+        if found.missing:
+            return Verdict.UNKNOWN, found.missing
+        if hot is not None and watch.halvings >= self.profile.hot_key_halvings:
+            times = 2 ** round(watch.halvings)
+            return Verdict.HOT_KEY, (
+                f"{self._said(hot)} stay together although its keys became {times} times fewer: "
+                "one routing key is hot, and a split does not help"
+            )
+        if hot is not None:
+            return Verdict.HOT, f"{self._said(hot)} exceed the target of {self.target}"
+        if cold is not None:
+            limit = self.profile.cold_factor * self.target
+            return Verdict.COLD, f"{self._said(cold)} are below {limit:g}"
+        return Verdict.STEADY, self._steady(found)
+
+    def _steady(self, found: Reading) -> str:
+        present = _present(found)
+        assert present is not None, "a rate that is not missing has a window"
+        if found.is_old:
+            return f"{self._said(present)}; the newest report of the store is overdue"
+        if found.over(self.profile.cold_s) is None and found.level < self.target:
+            return (
+                f"{self._said(present)}; the load is known for {found.known_s:.0f} s, and "
+                f"{self.profile.cold_s:g} s are needed to call the segment cold"
+            )
+        return f"{self._said(present)} are within the limits"
+
+    def _said(self, rate: WindowRate) -> str:
+        return f"{said(rate.rate)} {UNIT[self.stream.policy.type]} over {rate.window_s:g} s"
+
+
+def _start_of(segment: SegmentRange) -> float:
+    return segment.keys.start
+
+
+def said(rate: float) -> str:
+    """A rate as it is shown: three figures, or all of a large one."""
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _present(found: Reading) -> WindowRate | None:
+    """The rate over the shortest window that says anything."""
+    counting = [one for one in found.windows if one.counts]
+    return next(iter(counting or found.windows), None)
+
+
+def _halvings(whole: KeyRange, part: KeyRange) -> float:
+    return math.log2((whole.end - whole.start) / (part.end - part.start))
