@@ -9,6 +9,7 @@ from anabranch.common.eventsourcing.ports import EventStore
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.policies.profile import FAST
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.deciding.desk import CommandDesk
@@ -16,6 +17,7 @@ from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.kept_answers import KeptAnswers
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.scaling import ScalingStates
 from anabranch.controller.workflows.observed import Observer
 from anabranch.controller.workflows.repositories import Repositories
 
@@ -47,6 +49,7 @@ def query_desk(mirror: Mirror, **given: Any) -> QueryDesk:
         "list_containers": tuple,
         "list_nodes": tuple,
         "rate": lambda _segment: None,
+        "scaling": ScalingStates(FAST, SystemClock()),
         "segment_length": _no_length,
         "change_placement": _not_here,
         "transactions": missing("transactions"),

@@ -23,6 +23,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller.watch_buckets(owned=none, by_rendezvous=none, changes=dict, parked=none)
     controller.watch_defects(defects=dict, parked=dict)
     controller.watch_cluster(members=dict, holds=dict, leads=none)
+    controller.watch_scaling(dict)
     controller.watch_transactions(ages=lambda: TransactionAges(0, 0, 0, 0, 0), purged=none)
     controller.watch_retention(RetentionCounts())
 
@@ -82,6 +83,6 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     labels = {label for definition in defined() for label in definition.labels}
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
-        "change", "part", "job", "rule",
+        "change", "part", "job", "rule", "action", "verdict",
         "reason", "direction",
     }  # fmt: skip

@@ -3,13 +3,13 @@
 import pytest
 
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.contracts.load import ContainerLoad, LoadReport, SegmentLoad
+from anabranch.common.contracts.load import ContainerLoad, LoadReport, MergedLoad, SegmentLoad
 from anabranch.common.contracts.queries import SegmentRate
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.rates import Rates
-from anabranch.controller.domain.load import Rate, ServedSegment
+from anabranch.controller.domain.load import Merged, Rate, ServedSegment
 from anabranch.controller.projections import load_reports
 from anabranch.controller.projections.load_reports import LoadReports
 from kit.container_driver import ManualTime
@@ -75,6 +75,41 @@ def test_of_one_node_only_the_last_periods_are_held() -> None:
     for sequence in range(1, 1000):
         reports.learn(report(sequence, count=3))
     assert reports._segment_count == 3 * load_reports.PERIODS_MAX
+
+
+@pytest.mark.parametrize(("pause_s", "count"), [(10.0, 9), (2.0, 39), (3600.0, 2)])
+def test_reports_are_held_as_far_back_as_rates_are_shown(pause_s: float, count: int) -> None:
+    """However often a store reports, and two of them always: one alone tells no rate."""
+    time = ManualTime()
+    reports = LoadReports(time, window_ms=60_000, depth_ms=75_000)
+    for sequence in range(1, 100):
+        time.advance(pause_s)
+        reports.learn(report(sequence))
+    held = reports.periods("n")
+    assert len(held) == count
+    assert [one.sequence for one in held] == list(range(100 - count, 100))
+
+
+def test_a_short_period_is_late_only_when_the_long_one_that_may_follow_it_is() -> None:
+    time = ManualTime()
+    reports = LoadReports(time)
+    for sequence in (1, 2):
+        reports.learn(report(sequence).model_copy(update={"length_ms": 2_000, "due_ms": 10_000}))
+    time.advance(30.0)
+    assert reports.rate("n", SEGMENT) is not None
+    time.advance(0.1)
+    assert reports.rate("n", SEGMENT) is None
+
+
+def test_what_commits_brought_is_kept_apart() -> None:
+    reports = LoadReports(ManualTime())
+    merged = MergedLoad(events=4, size=400, over_ms=30_000)
+    load = SegmentLoad(segment=NAME, events=10, size=1000, merged=merged)
+    container = ContainerLoad(container=0, container_epoch=5, segments=(load,))
+    reports.learn(report(1).model_copy(update={"containers": (container,)}))
+    (period,) = reports.periods("n")
+    assert period.containers[0].segments == {NAME: (10, 1000)}
+    assert period.containers[0].merged == {NAME: Merged(4, 400, 30_000)}
 
 
 PLACEMENTS = {

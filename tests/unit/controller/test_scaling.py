@@ -17,7 +17,7 @@ from anabranch.common.model.stream import (
     StreamConfig,
     fixed,
 )
-from anabranch.controller.domain.stream import events, scaling
+from anabranch.controller.domain.stream import causes, events, scaling
 from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand, decide
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
@@ -154,3 +154,26 @@ def test_an_update_that_a_pending_scale_would_undercut_has_to_wait() -> None:
     assert [intent.commands for intent in life.stream.intents] == [(update(two, 1).command_id,)]
     with pytest.raises(Busy):
         life.command(merge.model_copy(update={"command_id": "other"}))
+
+
+# --- causes -------------------------------------------------------------------------------------
+
+
+def test_a_scale_keeps_the_cause_that_its_command_names() -> None:
+    life = Life(ELASTIC)
+    halves, whole = [(0.0, 0.5), (0.5, 1.0)], [(0.0, 1.0)]
+    why = causes.detailed(causes.AUTO_SPLIT, "segment 0 with 30 events/s")
+    life.scale(scale(life.stream, [0], halves).model_copy(update={"cause": why}))
+    life.scale(scale(life.stream, [0, 1], whole))
+    assert [record.cause for record in life.stream.epochs] == [
+        "create", "auto-split: segment 0 with 30 events/s", "manual",
+    ]  # fmt: skip
+    kept = STREAM.states.validate_json(STREAM.encode_state(life.stream))
+    assert kept.epochs == life.stream.epochs
+
+
+def test_details_of_a_cause_are_bounded_because_they_are_kept_for_ever() -> None:
+    cause = causes.detailed(causes.AUTO_MERGE, "segments " + ", ".join(map(str, range(999))))
+    assert len(cause) == causes.DETAILED_LENGTH_MAX
+    assert cause.startswith("auto-merge: segments 0, 1, ")
+    assert cause.endswith("…")

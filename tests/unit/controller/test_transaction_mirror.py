@@ -8,6 +8,7 @@ from anabranch.common.contracts.subjects import (
     transaction_outcomes,
 )
 from anabranch.common.errors import Corrupt, ObjectNotFound
+from anabranch.common.model.transaction import drawn_ms
 from anabranch.common.workflow.runner import run_to_rest
 from anabranch.controller.domain.stream.commits import OUTCOMES_KEPT, OUTCOMES_PER_CHUNK
 from anabranch.controller.domain.stream.state import TransactionsSeen
@@ -178,3 +179,17 @@ async def test_the_gate_of_a_deleted_stream_is_forgotten(world: World) -> None:
     await world.mirror.reach_heads()
 
     assert world.mirror.transactions._gates == {}
+
+
+async def test_the_oldest_transaction_whose_events_are_not_merged_is_known(world: World) -> None:
+    """Its id tells when it began; an aborted one brings nothing any more."""
+    mirror = world.mirror
+    await mirror.reach_heads()
+    assert mirror.transactions.oldest_ms(await world.stream()) == 0
+    for name in "213":
+        await world.begin(name)
+    await mirror.reach_heads()
+    assert mirror.transactions.oldest_ms(await world.stream()) == drawn_ms("1" * 32)
+    await world.abort("1")
+    await world.rest()
+    assert mirror.transactions.oldest_ms(await world.stream()) == drawn_ms("2" * 32)

@@ -7,17 +7,19 @@ from anabranch.common.contracts.load import (
     LOAD_REPORT_SIZE_BYTES_MAX,
     ContainerLoad,
     LoadReport,
+    MergedLoad,
     SegmentLoad,
 )
 from anabranch.segstore.domain.load.report import (
     SEGMENTS_MAX,
     ContainerTraffic,
     Period,
+    encoded,
     load_report,
 )
 from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
 
-PERIOD = Period("a" * 32, "b" * 32, 7, 1_700_000_000_000, 10_000)
+PERIOD = Period("a" * 32, "b" * 32, 7, 1_700_000_000_000, 2_000, 10_000)
 
 
 def traffic(container: int, *segments: SegmentTraffic, complete: bool = True) -> ContainerTraffic:
@@ -25,7 +27,7 @@ def traffic(container: int, *segments: SegmentTraffic, complete: bool = True) ->
 
 
 def size_of(report: LoadReport) -> int:
-    return len(report.model_dump_json().encode())
+    return len(encoded(report))
 
 
 def test_a_report_says_which_period_it_is_of_and_what_was_appended_largest_first() -> None:
@@ -40,7 +42,8 @@ def test_a_report_says_which_period_it_is_of_and_what_was_appended_largest_first
         session="b" * 32,
         sequence=7,
         start_ms=1_700_000_000_000,
-        length_ms=10_000,
+        length_ms=2_000,
+        due_ms=10_000,
         containers=(
             ContainerLoad(container=0, container_epoch=3, segments=loads),
             ContainerLoad(container=2, container_epoch=3),
@@ -49,12 +52,23 @@ def test_a_report_says_which_period_it_is_of_and_what_was_appended_largest_first
     )
 
 
+def test_what_commits_brought_is_told_with_the_life_of_the_transactions() -> None:
+    merged = SegmentTraffic("s/x/0.#epoch.0", 9, 90, 4, 40, 30_000)
+    report = load_report(PERIOD, [traffic(0, merged)])
+    ((found,),) = (container.segments for container in report.containers)
+    assert found.merged == MergedLoad(events=4, size=40, over_ms=30_000)
+    assert b"merged" not in encoded(load_report(PERIOD, [traffic(0, SegmentTraffic("a", 1, 2))]))
+
+
 def test_a_container_that_could_not_count_all_is_not_said_to_be_idle_elsewhere() -> None:
     assert not load_report(PERIOD, [traffic(0), traffic(1, complete=False)]).others_idle
 
 
 NAMES = st.text(min_size=1, max_size=30)
-SEGMENT_TRAFFIC = st.builds(SegmentTraffic, NAMES, st.integers(0, 2**40), st.integers(0, 2**62))
+SEGMENT_TRAFFIC = st.builds(
+    SegmentTraffic, NAMES, st.integers(0, 2**40), st.integers(0, 2**62),
+    st.integers(0, 2**40), st.integers(0, 2**62), st.integers(0, 2**40),
+)  # fmt: skip
 CONTAINERS = st.lists(st.lists(SEGMENT_TRAFFIC, max_size=12), max_size=4)
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 
 from anabranch.common.contracts.load import LoadReport
 from anabranch.common.errors import Unavailable
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
+from anabranch.segstore.shell.node import load
 from anabranch.segstore.shell.node.load import LoadReporter
 from anabranch.segstore.shell.node.store import OpenContainer
 from anabranch.segstore.shell.tiering.collector import Collector
@@ -15,7 +17,7 @@ from kit.container_driver import SEGMENT
 from kit.store_parts import a_store
 from kit.tiered_driver import TieredDriver
 
-PERIOD_S = 10.0
+PERIOD_S, BUSY_S = 10.0, 2.0
 
 
 class Reported:
@@ -50,6 +52,7 @@ class Reported:
             node_id="a-node",
             session="a-session",
             period_s=PERIOD_S,
+            busy_s=BUSY_S,
             clock=self.driver.time,
             metrics=self.store.metrics,
         )
@@ -75,8 +78,9 @@ def test_every_period_is_told_once_and_follows_the_one_before(reported: Reported
     reported.run(3)
     assert [report.sequence for report in reported.reports] == [1, 2, 3]
     starts = [report.start_ms for report in reported.reports]
-    assert [start - starts[0] for start in starts] == [0, 10_000, 20_000]
-    assert {report.length_ms for report in reported.reports} == {10_000}
+    assert [start - starts[0] for start in starts] == [0, 10_000, 12_000]
+    assert [report.length_ms for report in reported.reports] == [10_000, 2_000, 2_000]
+    assert {report.due_ms for report in reported.reports} == {10_000}
     named = {(report.node_id, report.session) for report in reported.reports}
     assert named == {("a-node", "a-session")}
     told = [
@@ -101,3 +105,28 @@ def test_only_containers_that_serve_are_told(reported: Reported) -> None:
     reported.run(2)
     assert [len(report.containers) for report in reported.reports] == [1, 0]
     assert reported.reports[0].containers[0].container_epoch == 1
+
+
+def test_a_period_ends_soon_after_something_was_written_in_it(reported: Reported) -> None:
+    """Also when that was late in a long period."""
+    driver, looks = reported.driver, 0
+
+    def look() -> tuple[OpenContainer, ...]:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            reported.append(1)
+        return (reported.opened,)
+
+    with patch.object(reported.store, "open_containers", look):
+        reported.run(1)
+    (report,) = reported.reports
+    assert report.length_ms == 6_000
+    assert driver.time.seconds >= 6.0
+
+
+def test_very_many_segments_are_told_in_long_periods_only(reported: Reported) -> None:
+    reported.after = reported.append
+    with patch.object(load, "BUSY_SEGMENTS_MAX", 0):
+        reported.run(3)
+    assert [report.length_ms for report in reported.reports] == [10_000] * 3

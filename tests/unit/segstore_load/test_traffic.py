@@ -3,6 +3,7 @@
 import pytest
 
 from anabranch.common.model.names import transaction_segment_name
+from anabranch.common.model.transaction import transaction_id
 from anabranch.common.wire.messages import NO_DECISION, Stamp
 from anabranch.segstore.domain.load import traffic
 from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
@@ -70,14 +71,18 @@ def test_transient_segments_and_those_gone_at_once_are_not_told(driver: Containe
 def test_events_of_a_transaction_are_the_parents_load_once_they_are_merged(
     driver: ContainerDriver,
 ) -> None:
-    names = [transaction_segment_name(SEGMENT, digit * 32) for digit in "ab"]
+    """And it is told for how long the transactions were open."""
+    began_ms = driver.time.now_ms() - 30_000
+    ids = [transaction_id(began_ms + later_ms, bytes(10)) for later_ms in (0, 10_000)]
+    names = [transaction_segment_name(SEGMENT, one) for one in ids]
     size = 0
     for name in names:
         driver.create(name)
         size += len(driver.append(driver.setup(name), 1, [b"one", b"two"]))
     assert taken(driver) == Counted((), complete=True)
     driver.merge(*names, stamp=Stamp(1, 4))
-    assert taken(driver) == Counted((SegmentTraffic(SEGMENT, 4, size),), complete=True)
+    told = SegmentTraffic(SEGMENT, 4, size, 4, size, 30_000)
+    assert taken(driver) == Counted((told,), complete=True)
     # a repeat brings nothing
     driver.merge(*names, stamp=Stamp(1, 5))
     assert taken(driver) == Counted((), complete=True)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from opentelemetry.metrics import Histogram
+
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
@@ -34,6 +36,7 @@ class ControllerMetrics:
         self.steps: Counter[tuple[str, ...]] = Counter()
         self.load_reports: Counter[tuple[str, ...]] = Counter()
         self.transactions: Counter[tuple[str, ...]] = Counter()
+        self.scaling: Counter[tuple[str, ...]] = Counter()
         metrics.counter(
             f"{PREFIX}commands_total",
             "Commands from the work queue",
@@ -61,6 +64,7 @@ class ControllerMetrics:
             lambda: self.transactions,
             ("outcome",),
         )
+        self._scaling_seconds = self._define_scaling(metrics)
         self._expiry_seconds = metrics.histogram(
             f"{PREFIX}transaction_expiry_seconds",
             "From a transaction's deadline to its abort",
@@ -75,6 +79,19 @@ class ControllerMetrics:
         )
         self._query_seconds = metrics.histogram(
             f"{PREFIX}query_seconds", "Answering a query", ("query",)
+        )
+
+    def _define_scaling(self, metrics: Metrics) -> Histogram:
+        metrics.counter(
+            f"{PREFIX}scaling_decisions_total",
+            "Decisions of auto-scaling",
+            lambda: self.scaling,
+            ("action", "outcome"),
+        )
+        return metrics.histogram(
+            f"{PREFIX}scaling_seconds",
+            "From when a segment was seen hot, or cold, to the accepted scale",
+            ("action",),
         )
 
     def watch(
@@ -132,6 +149,15 @@ class ControllerMetrics:
             f"{PREFIX}commands_parked_total",
             "Commands parked because their handling fails",
             parked,
+        )
+
+    def watch_scaling(self, verdicts: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """Add the verdicts of auto-scaling at any moment; once."""
+        self._metrics.gauge(
+            f"{PREFIX}scaling_segments",
+            "Segments of owned streams with a scaling policy, by verdict",
+            verdicts,
+            ("verdict",),
         )
 
     def watch_cluster(
@@ -215,6 +241,12 @@ class ControllerMetrics:
     def decided(self, outcome: str) -> None:
         """A transaction got its outcome: committed, or why it is aborted."""
         self.transactions[(outcome,)] += 1
+
+    def scaled(self, action: str, outcome: str, waited_s: float | None = None) -> None:
+        """Auto-scaling decided something; `waited_s`: since it was seen, if it was accepted."""
+        self.scaling[action, outcome] += 1
+        if waited_s is not None:
+            self._scaling_seconds.record(waited_s, {"action": action})
 
     def expired(self, late_s: float) -> None:
         """A transaction was aborted so long after its deadline."""

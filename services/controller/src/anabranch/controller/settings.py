@@ -1,15 +1,48 @@
 """The controller's settings, from the environment: ``ANABRANCH_CONTROLLER_…``."""
 
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.settings import NatsSettings, is_base_url
 from anabranch.common.storage.location import ObjectOptions
+from anabranch.controller.domain.policies.profile import FAST, PROFILES, HotRule, Profile
 
 CONTAINER_COUNT_MAX = 1024
+
+
+class ScalingOptions(BaseModel):
+    """Timings and thresholds of auto-scaling; the profile fills omitted ones. Times in
+    seconds, factors of the target rate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hot: tuple[HotRule, ...] | None = None
+    """The windows and factors by which a segment is hot: [[2, 2.0], [5, 1.0]]."""
+    cold_s: float | None = Field(default=None, gt=0)
+    cold_factor: float | None = None
+    merge_factor: float | None = None
+    fill_factor: float | None = None
+    events_min: int | None = Field(default=None, ge=0)
+    parts_max: int | None = Field(default=None, le=100)
+    merged_max: int | None = Field(default=None, le=100)
+    cooldown_s: float | None = Field(default=None, ge=0)
+    mute_s: float | None = Field(default=None, ge=0)
+    hot_key_share: float | None = None
+    hot_key_halvings: float | None = Field(default=None, ge=1)
+    halvings_max: float | None = Field(default=None, ge=1, le=40)
+
+    def changed(self, profile: Profile) -> Profile:
+        """The profile with the options that are set. Raises ValueError."""
+        given = {
+            name: value
+            for name in type(self).model_fields
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(profile, **given)
 
 
 class Settings(NatsSettings):
@@ -52,8 +85,24 @@ class Settings(NatsSettings):
     retention_period_s: float = Field(default=60.0, ge=1.0, le=24 * 3600.0)
     """How often the retention policies of streams are applied. A policy is exact to this
     period and to a 32nd of the policy's minimum."""
+    scaling: Literal["fast", "classic", "off"] = "fast"
+    """How soon streams with a scaling policy follow their load: within seconds, with Pravega's
+    timings, or not at all."""
+    scaling_options: ScalingOptions = ScalingOptions()
+    """Differences from that profile: as JSON, or one by one as ``…_SCALING_OPTIONS__COLD_S``."""
     health_bind: str = "127.0.0.1:0"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def scaling_profile(self) -> Profile | None:
+        """The timings of auto-scaling; None: it is off."""
+        profile = PROFILES.get(self.scaling)
+        return None if profile is None else self.scaling_options.changed(profile)
+
+    @model_validator(mode="after")
+    def _check_scaling(self) -> Self:
+        self.scaling_options.changed(PROFILES.get(self.scaling, FAST))
+        return self
 
     @field_validator("nats_monitor_url")
     @classmethod

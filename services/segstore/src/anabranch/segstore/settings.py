@@ -64,7 +64,10 @@ class SegstoreSettings(NatsSettings):
     """How long unreferenced objects of tier 2 stay: longer than any open, and than any read by a
     process that does not own the container."""
     load_period_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """How often the store reports the loads of its segments to the controllers."""
+    """The longest time between two reports of the loads of the segments to the controllers."""
+    load_busy_s: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
+    """The same while anything is appended, so that auto-scaling reacts within seconds; no longer
+    than ``load_period_s``."""
     tombstone_s: Annotated[float, Field(ge=24 * 3600)] = 24 * 3600.0
     """How long a deleted or merged segment is remembered, so that no late request recreates it."""
     health_bind: str = "127.0.0.1:0"

@@ -25,6 +25,8 @@ from anabranch.common.contracts.reader_groups import (
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, StreamConfig, fixed
 
+CAUSE_LENGTH_MAX = 200
+
 
 class CreateScope(CommandBase):
     kind: Literal["create_scope"] = "create_scope"
@@ -80,7 +82,8 @@ class ScaleStream(CommandBase):
     """Seal these segments and replace them by new ones, which cover exactly the same keys.
 
     The new segments get the next free numbers in the order given. `expected_epoch`: refuse unless
-    the stream is at that epoch (None: whichever).
+    the stream is at that epoch (None: whichever). `cause`: stored as the cause of the epoch, for
+    people to read; empty: `manual`.
     """
 
     kind: Literal["scale_stream"] = "scale_stream"
@@ -89,6 +92,7 @@ class ScaleStream(CommandBase):
     expected_epoch: int | None = None
     seal: tuple[SegmentId, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
     new_ranges: tuple[NewRange, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
+    cause: str = Field(default="", max_length=CAUSE_LENGTH_MAX)
 
 
 class TruncateStream(CommandBase):

@@ -108,7 +108,8 @@ class DescribeSegment(StreamQuery):
 
 class SegmentDescription(SegmentInStream):
     """`deleted`: it lies before the head cut. `sealed_epoch`: the stream epoch that followed it.
-    `size`: bytes, of a sealed one. `cold_until_ms`: until when the load was said to be low."""
+    `size`: bytes, of a sealed one. `cold_until_ms`: auto-scaling found it cold, which holds until
+    that time (Unix); None: it did not, or no controller knows."""
 
     ok: Literal[True] = True
     state: Literal["active", "sealed", "deleted"]
@@ -188,8 +189,9 @@ class ListEpochs(PagedQuery):
 class EpochDescription(Contract):
     """`splits` and `merges` count what changed on the way to it from the epoch before.
 
-    `cause`: why it began: `create`, `manual` (a scale command), `update` (a new scaling policy) or
-    `roll` (a batch of transactions of an earlier epoch); later releases add others. Empty: the
+    `cause`: why it began: `create`, `manual` (a scale command), `update` (a new scaling policy),
+    `roll` (a batch of transactions of an earlier epoch), `auto-split` or `auto-merge` (the scaling
+    policy); later releases add others. A colon and details in words may follow. Empty: the
     controller is of an earlier release.
     """
 

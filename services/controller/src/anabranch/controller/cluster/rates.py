@@ -5,6 +5,7 @@ from anabranch.common.model.cluster import PlacementState
 from anabranch.common.model.hashing import container_of
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.load import ServedSegment
+from anabranch.controller.domain.policies.gauge import Heard
 from anabranch.controller.projections.load_reports import LoadReports
 
 
@@ -16,14 +17,19 @@ class Rates:
         self._reports = reports
         self._container_count = container_count
 
-    def rate(self, segment: str) -> SegmentRate | None:
-        """The segment's rate; None if unknown."""
+    def heard(self, segment: str) -> Heard | None:
+        """The latest reports of the store that serves the segment; None: no store serves it."""
         container = container_of(segment, self._container_count)
         placement = self._placements.placements.get(container)
         if placement is None or placement.state is not PlacementState.OPEN:
             return None
         served = ServedSegment(segment, container, placement.container_epoch)
-        found = self._reports.rate(placement.owner, served)
+        return Heard(placement.owner, self._reports.periods(placement.owner), served)
+
+    def rate(self, segment: str) -> SegmentRate | None:
+        """None: unknown."""
+        heard = self.heard(segment)
+        found = None if heard is None else self._reports.rate(heard.node_id, heard.served)
         if found is None:
             return None
         return SegmentRate(

@@ -1,16 +1,18 @@
 """The last load reports of all stores, in memory.
 
-Every controller hears every report and keeps the last few of each store; none are stored, so a
-controller that has just started knows nothing of load. What is dropped to stay within the bounds
-is the oldest, and what is missing is unknown, never zero.
+Every controller hears every report and keeps those of the last minute or so of each store; none are
+stored, so a controller that has just started knows nothing of load. The oldest reports
+are dropped to stay within the bounds, and a missing one makes a load unknown, never zero.
 """
 
 from collections import deque
+from collections.abc import Sequence
 
-from anabranch.common.contracts.load import LoadReport
+from anabranch.common.contracts.load import ContainerLoad, LoadReport
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.domain.load import (
     ContainerPeriod,
+    Merged,
     Rate,
     ServedSegment,
     StorePeriod,
@@ -18,19 +20,28 @@ from anabranch.controller.domain.load import (
 )
 
 WINDOW_MS = 60_000
-PERIODS_MAX = 13
-"""Of one store: a minute and more with the usual period of 10 s."""
+"""Over which rates are shown."""
+DEPTH_MS = 75_000
+"""So far back reports are held: the window, and one that began before it."""
+PERIODS_MAX = 256
+"""Of one store, however long its periods are."""
 NODES_MAX = 1024
 SEGMENTS_MAX = 200_000
 """Listed in all reports together."""
 
 
 class LoadReports:
-    """What stores told of their last periods."""
+    """The reports of all stores, as far as `depth_ms` back. Rates are shown over
+    `window_ms`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, *, window_ms: int = WINDOW_MS, depth_ms: int = DEPTH_MS
+    ) -> None:
         self._clock = clock
+        self._window_ms = window_ms
+        self._depth_s = depth_ms / 1000
         self._periods: dict[str, deque[StorePeriod]] = {}
+        self._tuples: dict[str, Sequence[StorePeriod]] = {}
         self._segment_count = 0
 
     def learn(self, report: LoadReport) -> None:
@@ -40,8 +51,10 @@ class LoadReports:
         if held and held[-1].session == period.session and held[-1].sequence >= period.sequence:
             return
         held.append(period)
+        self._tuples.clear()
         self._segment_count += period.segment_count
-        if len(held) > PERIODS_MAX:
+        oldest_s = period.received_s - self._depth_s
+        while len(held) > PERIODS_MAX or (len(held) > 2 and held[1].received_s < oldest_s):
             self._drop_oldest(report.node_id)
         while len(self._periods) > NODES_MAX or self._segment_count > SEGMENTS_MAX:
             self._drop_oldest(
@@ -50,8 +63,15 @@ class LoadReports:
 
     def rate(self, node_id: str, segment: ServedSegment) -> Rate | None:
         """How fast the segment is written; None: unknown."""
-        periods = tuple(self._periods.get(node_id, ()))
-        return rate_of(periods, segment, now_s=self._clock.monotonic(), window_ms=WINDOW_MS)
+        now_s = self._clock.monotonic()
+        return rate_of(self.periods(node_id), segment, now_s=now_s, window_ms=self._window_ms)
+
+    def periods(self, node_id: str) -> Sequence[StorePeriod]:
+        """The last periods that the store reported, oldest first."""
+        found = self._tuples.get(node_id)
+        if found is None:
+            found = self._tuples[node_id] = tuple(self._periods.get(node_id, ()))
+        return found
 
     def _drop_oldest(self, node_id: str) -> None:
         held = self._periods[node_id]
@@ -67,11 +87,18 @@ def _period_of(report: LoadReport, received_s: float) -> StorePeriod:
         length_ms=report.length_ms,
         others_idle=report.others_idle,
         received_s=received_s,
-        containers={
-            found.container: ContainerPeriod(
-                found.container_epoch,
-                {one.segment: (one.events, one.size) for one in found.segments},
-            )
-            for found in report.containers
+        containers={found.container: _container(found) for found in report.containers},
+        due_ms=report.due_ms,
+    )
+
+
+def _container(found: ContainerLoad) -> ContainerPeriod:
+    return ContainerPeriod(
+        found.container_epoch,
+        {one.segment: (one.events, one.size) for one in found.segments},
+        {
+            one.segment: Merged(one.merged.events, one.merged.size, one.merged.over_ms)
+            for one in found.segments
+            if one.merged is not None
         },
     )

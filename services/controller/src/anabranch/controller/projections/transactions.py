@@ -23,7 +23,7 @@ from anabranch.common.eventsourcing.gate import GateState, gate_after
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import StreamRef
-from anabranch.common.model.transaction import TransactionState
+from anabranch.common.model.transaction import TransactionState, drawn_ms
 from anabranch.controller.domain.application import Application
 from anabranch.controller.domain.stream.state import (
     NO_TRANSACTIONS,
@@ -177,6 +177,12 @@ class TransactionMirror:
     def has_any(self, stream: Stream) -> bool:
         """Whether the mirror knows any transaction of the stream."""
         return bool(self._of(stream).all)
+
+    def oldest_ms(self, stream: Stream) -> int:
+        """When the oldest one began whose events are not in the stream yet, by its id; 0: none."""
+        of = self._of(stream)
+        waiting = of.all - of.aborted if of.aborted else of.all
+        return min((drawn_ms(one.rpartition(".")[2]) for one in waiting), default=0)
 
     def count(self, stream: StreamRef, incarnation: int) -> int:
         """The number of the stream's known transactions."""

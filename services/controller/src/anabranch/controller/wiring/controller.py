@@ -9,6 +9,7 @@ from nats.aio.client import Client
 
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.contracts import subjects
+from anabranch.common.contracts.load import LoadReport
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.store_clock import StoreClock
@@ -26,6 +27,7 @@ from anabranch.controller.cluster.rates import Rates
 from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
 from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.deciding.desk import CommandDesk
+from anabranch.controller.handlers.deciding.streams import decide_stream
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.kept_answers import KeptAnswers
 from anabranch.controller.handlers.desk.parked import ParkedDesk, resume
@@ -38,8 +40,9 @@ from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.scaling import ScalingStates
 from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
-from anabranch.controller.wiring.jobs import Jobs, build_jobs, counting_outcomes
+from anabranch.controller.wiring.jobs import Jobs, Scaling, build_jobs, counting_outcomes
 from anabranch.controller.wiring.runners import Runners, build_runners
 from anabranch.controller.wiring.surroundings import Surroundings
 from anabranch.controller.workflows.context import WorkContext
@@ -71,7 +74,7 @@ class Controller:
         self.runners.let_go()
         if taken:
             self.sweep()
-            self.jobs.expirer.sweep_soon()
+            self.jobs.buckets_taken()
 
     def sweep(self) -> None:
         """Wake the runners for every aggregate with work; they skip aggregates of other owners."""
@@ -99,6 +102,7 @@ class Controller:
             holds=self.cluster.holds,
             leads=lambda: int(self.cluster.leadership.leading),
         )
+        metrics.watch_scaling(self.jobs.scaling.count_verdicts)
         metrics.watch_transactions(
             ages=self.mirror.transactions.tally.ages,
             purged=lambda: self.jobs.purger.purged_count,
@@ -128,16 +132,22 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         owns=cluster.buckets.owns_aggregate,
         containment=around.containment,
     )
-    jobs = build_jobs(
-        around, context, mirror, buckets=cluster.buckets,
-        store_clock=cluster.members.store_clock, purge=store.purge,
-    )  # fmt: skip
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
+    rates = Rates(cluster.placements, reports, around.settings.container_count)
     command_desk = _command_desk(around, repositories, histories, cluster.members.store_clock)
+    scaling = Scaling(
+        rates.heard,
+        partial(decide_stream, command_desk),
+        ScalingStates(around.settings.scaling_profile, clock),
+    )
+    jobs = build_jobs(
+        around, context, mirror, buckets=cluster.buckets,
+        store_clock=cluster.members.store_clock, purge=store.purge, scaling=scaling,
+    )  # fmt: skip
     query_desk = _query_desk(
-        around, cluster, context, mirror, reports=reports, runners=runners, parked=parked,
-        transactions=_transaction_desk(around, store, context),
+        around, cluster, context, mirror, rates=rates, scaling=scaling.states, runners=runners,
+        parked=parked, transactions=_transaction_desk(around, store, context),
     )  # fmt: skip
     return Controller(
         around=around,
@@ -148,7 +158,7 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         heads=HeadWatch(
             around.objects(subjects.CLUSTER_BUCKET), store.last_sequence, mirror.reached, clock
         ),
-        load=LoadReportListener(client, reports.learn, around.observer.metrics),
+        load=LoadReportListener(client, partial(_learn, reports, jobs), around.observer.metrics),
         queries=QueryServer(
             client,
             ANSWERED_BY,
@@ -160,6 +170,11 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         writer_times=context.writer_times,
         jobs=jobs,
     )
+
+
+def _learn(reports: LoadReports, jobs: Jobs, report: LoadReport) -> None:
+    reports.learn(report)
+    jobs.learn(report)
 
 
 def _context(
@@ -218,7 +233,8 @@ def _query_desk(
     context: WorkContext,
     mirror: Mirror,
     *,
-    reports: LoadReports,
+    rates: Rates,
+    scaling: ScalingStates,
     runners: Runners,
     parked: JetStreamParkedCommands,
     transactions: TransactionDesk,
@@ -241,7 +257,8 @@ def _query_desk(
         locate=cluster.placements.locate,
         list_containers=cluster.placements.list_containers,
         list_nodes=cluster_desk.list_nodes,
-        rate=Rates(cluster.placements, reports, count).rate,
+        rate=rates.rate,
+        scaling=scaling,
         segment_length=context.stores.segment_length,
         change_placement=PlacementChanges(placed, cluster.placements, count, around.clock).perform,
         transactions=transactions,

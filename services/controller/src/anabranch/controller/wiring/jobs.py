@@ -7,19 +7,23 @@ from functools import partial
 import structlog
 
 from anabranch.common.adapters.chunk_transient import transient_chunk_storage
+from anabranch.common.contracts.load import LoadReport
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.controller.adapters.redis_timer_wheel import RedisTimerWheel
 from anabranch.controller.cluster.buckets import Buckets
 from anabranch.controller.domain.kinds import STREAMS, TRANSACTIONS
+from anabranch.controller.domain.policies.gauge import Heard
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.periodic.expire_transactions import Known, TransactionExpirer
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.job import Job
 from anabranch.controller.periodic.purge_transactions import Purge, TransactionPurger
 from anabranch.controller.periodic.retain_streams import StreamRetainer
+from anabranch.controller.periodic.scale_streams import Scale, Seen, StreamScaler
 from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.ports import TransactionTimers
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.scaling import ScalingStates
 from anabranch.controller.projections.tail_cut import TailCuts
 from anabranch.controller.wiring.cluster import LEASE_PREFIX
 from anabranch.controller.wiring.surroundings import Surroundings
@@ -35,7 +39,9 @@ class Jobs:
     """`all` periodic jobs, and the parts of them that other components use.
 
     `expirer` learns of taken buckets, `purger` and `retainer` count for the metrics, and `exporter`
-    learns of changed streams (None without tier 2). `timers` is None without Redis.
+    learns of changed streams (None without tier 2). `scaler` learns of changed streams, load and
+    taken buckets (None if auto-scaling is off), and `scaling` holds its findings. `timers` is None
+    without Redis.
     """
 
     all: tuple[Job, ...]
@@ -43,17 +49,42 @@ class Jobs:
     purger: TransactionPurger
     retainer: StreamRetainer
     exporter: StreamExporter | None
+    scaler: StreamScaler | None
+    scaling: ScalingStates
     timers: TransactionTimers | None
 
     def reshaped(self, subject: str) -> None:
         """Tell the exporter that a stream's shape changed."""
         if self.exporter is not None:
             self.exporter.wake(subject)
+        if self.scaler is not None:
+            self.scaler.reshaped(subject)
+
+    def learn(self, report: LoadReport) -> None:
+        """A store told its load."""
+        if self.scaler is not None:
+            self.scaler.learn(report)
+
+    def buckets_taken(self) -> None:
+        """Look at once at the buckets that this controller took."""
+        self.expirer.sweep_soon()
+        if self.scaler is not None:
+            self.scaler.sweep_soon()
 
     async def close(self) -> None:
         """Close the connections."""
         if self.timers is not None:
             await self.timers.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The needs of auto-scaling: how the load of a segment is known, how a scale is decided, and
+    where its findings are kept."""
+
+    heard: Callable[[str], Heard | None]
+    scale: Scale
+    states: ScalingStates
 
 
 def build_jobs(
@@ -64,6 +95,7 @@ def build_jobs(
     buckets: Buckets,
     store_clock: StoreClock,
     purge: Purge,
+    scaling: Scaling,
 ) -> Jobs:
     """Build all periodic jobs."""
     url = around.settings.redis_url
@@ -88,6 +120,7 @@ def build_jobs(
     exporter = _exporter(around, mirror, context)
     retainer = _retainer(around, mirror, context, buckets, store_clock)
     trimmer = _trimmer(around, mirror, buckets, purge)
+    scaler = _scaler(around, mirror, buckets, scaling)
     return Jobs(
         all=(
             trimmer.job(),
@@ -95,11 +128,14 @@ def build_jobs(
             purger.job(),
             retainer.job(),
             *((exporter.job(),) if exporter is not None else ()),
+            *((scaler.job(),) if scaler is not None else ()),
         ),
         expirer=expirer,
         purger=purger,
         retainer=retainer,
         exporter=exporter,
+        scaler=scaler,
+        scaling=scaling.states,
         timers=timers,
     )
 
@@ -158,6 +194,24 @@ def _trimmer(around: Surroundings, mirror: Mirror, buckets: Buckets, purge: Purg
         clock=around.clock,
         containment=around.containment,
         trim_after_s=around.settings.trim_after_s,
+    )
+
+
+def _scaler(
+    around: Surroundings, mirror: Mirror, buckets: Buckets, scaling: Scaling
+) -> StreamScaler | None:
+    profile = scaling.states.profile
+    if profile is None:
+        _log.info("auto-scaling is off", setting="ANABRANCH_CONTROLLER_SCALING")
+        return None
+    return StreamScaler(
+        Seen(mirror, buckets.owns_aggregate, scaling.heard, mirror.transactions.oldest_ms),
+        scaling.scale,
+        scaling.states,
+        profile,
+        clock=around.clock,
+        metrics=around.observer.metrics,
+        containment=around.containment,
     )
 
 

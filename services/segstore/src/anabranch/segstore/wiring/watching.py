@@ -18,6 +18,7 @@ def load_reporter(parts: Parts, store: Store) -> LoadReporter:
         node_id=parts.node_id,
         session=parts.session,
         period_s=parts.settings.load_period_s,
+        busy_s=parts.settings.load_busy_s,
         clock=parts.clock,
         metrics=parts.metrics,
     )

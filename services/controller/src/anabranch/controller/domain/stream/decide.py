@@ -39,6 +39,7 @@ from anabranch.common.model.reader_group import STATE_STREAM_PREFIX
 from anabranch.common.model.stream import StreamState
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.stream import causes, cuts, intents, scaling, subscribers
+from anabranch.controller.domain.stream.causes import EpochCause
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
     StreamCommandSatisfied,
@@ -239,8 +240,12 @@ def _scaling(
         sealed=plan.sealed,
         created=plan.created,
         at_ms=at.now_ms,
-        cause=causes.UPDATE if isinstance(command, UpdateStream) else causes.MANUAL,
+        cause=causes.UPDATE if isinstance(command, UpdateStream) else _cause(command),
     )
+
+
+def _cause(command: ScaleStream) -> EpochCause:
+    return EpochCause(command.cause) if command.cause else causes.MANUAL
 
 
 def _truncate(stream: Stream, command: TruncateStream, at: Circumstances) -> Sequence[StreamEvent]:

@@ -30,6 +30,7 @@ from anabranch.controller.handlers.desk.parked import ParkedDesk
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.ports import AskPeers, WriterTimes
 from anabranch.controller.projections.mirror import Mirror
+from anabranch.controller.projections.scaling import ScalingStates
 from anabranch.controller.workflows.observed import Observer
 
 
@@ -57,7 +58,8 @@ class QueryDesk:
     Segment stores:
         `locate(segments)`: the store of each segment, in the order of the request;
         `list_containers()` and `list_nodes()`: all containers and all stores; `rate(segment)`: the
-        segment's write rate, None if unknown; `segment_length(segment)`: its length;
+        segment's write rate, None if unknown; `scaling`: the findings of auto-scaling about the
+        streams that this controller looks after; `segment_length(segment)`: its length;
         `change_placement`*: moves a container, or abandons its lost tail.
     Transactions and writers:
         `transactions`*: begins and ends them; `writer_times`*: the times that writers noted, None
@@ -77,6 +79,7 @@ class QueryDesk:
     list_containers: Callable[[], tuple[queries.ContainerDescription, ...]]
     list_nodes: Callable[[], tuple[queries.NodeDescription, ...]]
     rate: Callable[[str], queries.SegmentRate | None]
+    scaling: ScalingStates
     segment_length: Callable[[str], Awaitable[int]]
     change_placement: Callable[[queries.PlacementChange], Awaitable[queries.ContainerDescription]]
     transactions: TransactionDesk

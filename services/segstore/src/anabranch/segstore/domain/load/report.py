@@ -13,6 +13,7 @@ from anabranch.common.contracts.load import (
     LOAD_REPORT_SIZE_BYTES_MAX,
     ContainerLoad,
     LoadReport,
+    MergedLoad,
     SegmentLoad,
 )
 from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
@@ -22,17 +23,27 @@ SEGMENTS_MAX = 5000
 block the store."""
 
 _ENTRY_OVERHEAD_SIZE_BYTES = len('{"segment":,"events":,"size":},')
+_MERGED_OVERHEAD_SIZE_BYTES = len('"merged":{"events":,"size":,"over_ms":},')
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of a store; times in milliseconds, `start_ms` is Unix time."""
+    """A period of a store; times in milliseconds.
+
+    node_id     the store
+    session     drawn anew at each start of its process
+    sequence    the number of its report
+    start_ms    when the period began, as Unix time
+    length_ms   how long it was
+    due_ms      within which time the next report follows
+    """
 
     node_id: str
     session: str
     sequence: int
     start_ms: int
     length_ms: int
+    due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +63,16 @@ def load_report(
     """The report; its JSON has at most `size_max` bytes, into which the containers alone always
     fit."""
     bare = _report(period, containers, [() for _ in containers], others_idle=False)
-    left = size_max - len(bare.model_dump_json())
+    left = size_max - len(encoded(bare))
     assert left >= 0, "a store serves too many containers for one message"
     listed, complete = _largest(containers, left)
     others_idle = complete and all(found.counted.complete for found in containers)
     return _report(period, containers, listed, others_idle=others_idle)
+
+
+def encoded(report: LoadReport) -> bytes:
+    """The message; omitted fields take no room in it."""
+    return report.model_dump_json(exclude_none=True).encode()
 
 
 def _report(
@@ -80,6 +96,7 @@ def _report(
         sequence=period.sequence,
         start_ms=period.start_ms,
         length_ms=period.length_ms,
+        due_ms=period.due_ms,
         containers=loads,
         others_idle=others_idle,
     )
@@ -96,8 +113,7 @@ def _largest(
         left -= _entry_size(one)
         if left < 0:
             return listed, False
-        load = SegmentLoad(segment=one.segment, events=one.events, size=one.size)
-        listed[place].append(load)
+        listed[place].append(_load(one))
     return listed, len(found) <= SEGMENTS_MAX
 
 
@@ -109,4 +125,17 @@ def _weight(found: tuple[int, SegmentTraffic]) -> tuple[int, int, str]:
 def _entry_size(one: SegmentTraffic) -> int:
     """An upper bound of the entry's size in the message, in bytes."""
     name = json.dumps(one.segment)
-    return _ENTRY_OVERHEAD_SIZE_BYTES + len(name) + len(f"{one.events}{one.size}")
+    size = _ENTRY_OVERHEAD_SIZE_BYTES + len(name) + len(f"{one.events}{one.size}")
+    if not one.merged_events:
+        return size
+    merged = f"{one.merged_events}{one.merged_size}{one.merged_over_ms}"
+    return size + _MERGED_OVERHEAD_SIZE_BYTES + len(merged)
+
+
+def _load(one: SegmentTraffic) -> SegmentLoad:
+    merged = None
+    if one.merged_events:
+        merged = MergedLoad(
+            events=one.merged_events, size=one.merged_size, over_ms=one.merged_over_ms
+        )
+    return SegmentLoad(segment=one.segment, events=one.events, size=one.size, merged=merged)

@@ -4,16 +4,19 @@ It counts operations of the log and never looks at events, with one look-up per 
 moves bytes that were appended elsewhere, so they are not counted again; neither is a replay.
 
 A transaction segment is no segment of the stream, and its bytes are no load before the commit: its
-events are counted when they are merged, all at once, for the target.
+events are counted when they are merged, for the target. The report repeats them with the time for
+which the transaction was open: from the draw of its id, by the controller's clock, to the merge.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from anabranch.common.model.names import SegmentKind
+from anabranch.common.model.names import SegmentKind, transaction_segment
+from anabranch.common.model.transaction import drawn_ms
 from anabranch.common.tier2.state import SegmentState
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
+    MergedSource,
     MergeOperation,
     Operation,
 )
@@ -29,21 +32,41 @@ Living = Callable[[int], SegmentState | None]
 class _Count:
     """`name` is empty for segments that are not read under their own name, or are gone."""
 
-    __slots__ = ("events", "name", "size")
+    __slots__ = ("events", "merged_event_ms", "merged_events", "merged_size", "name", "size")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.events = 0
         self.size = 0
+        self.merged_events = 0
+        self.merged_size = 0
+        self.merged_event_ms = 0
+        """Over all merged events, how long the transaction of each was open."""
+
+    def told(self) -> "SegmentTraffic":
+        over_ms = self.merged_event_ms // self.merged_events if self.merged_events else 0
+        return SegmentTraffic(
+            self.name, self.events, self.size, self.merged_events, self.merged_size, over_ms
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentTraffic:
-    """The appends to a segment; `size` in bytes."""
+    """The appends to a segment; sizes in bytes.
+
+    segment          its name
+    events, size     all appends
+    merged_events    the part that commits of transactions brought
+    merged_size      its bytes
+    merged_over_ms   for how long these transactions were open, on average over the events
+    """
 
     segment: str
     events: int
     size: int
+    merged_events: int = 0
+    merged_size: int = 0
+    merged_over_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +101,12 @@ class Traffic:
         assert isinstance(operation, MergeOperation)
         if operation.commits:
             count = self._counts.get(operation.number) or self._begin(operation.number, living)
+            size = sum(source.length for source in operation.sources)
             count.events += events
-            count.size += sum(source.length for source in operation.sources)
+            count.size += size
+            count.merged_events += events
+            count.merged_size += size
+            count.merged_event_ms += events * _open_ms(operation.sources, operation.time_ms)
 
     def _begin(self, number: int, living: Living) -> _Count:
         state = living(number)
@@ -96,9 +123,17 @@ class Traffic:
         segments that the frame of their first counted append also ended."""
         counts, complete = self._counts, self._complete
         self._counts, self._complete = {}, True
-        segments = tuple(
-            SegmentTraffic(count.name, count.events, count.size)
-            for count in counts.values()
-            if count.name
-        )
+        segments = tuple(count.told() for count in counts.values() if count.name)
         return Counted(segments, complete)
+
+    @property
+    def segment_count(self) -> int:
+        """Of segments that were written to since the last `take`, at most."""
+        return len(self._counts)
+
+
+def _open_ms(sources: Iterable[MergedSource], merged_ms: int) -> int:
+    """How long the oldest transaction of these sources was open."""
+    found = (transaction_segment(source.segment) for source in sources)
+    drawn = (drawn_ms(one.transaction) for one in found if one is not None)
+    return max(0, merged_ms - min(drawn, default=merged_ms))

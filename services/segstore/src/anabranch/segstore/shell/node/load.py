@@ -4,6 +4,10 @@
       ▲                      │
       └──────next period─────┘
 
+A period is over after `busy_s` if anything was written in it, so that auto-scaling sees a load that
+rises within seconds, and otherwise after `period_s`. A store in which very many segments are
+written to keeps the long period: its reports are large, and each controller reads all of them.
+
 No request waits for a report, and no report is kept: if one cannot be sent it is lost, and the gap
 in the sequence numbers shows this to the receivers.
 """
@@ -15,11 +19,18 @@ import structlog
 
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.runtime.clock import Clock
-from anabranch.segstore.domain.load.report import ContainerTraffic, Period, load_report
+from anabranch.segstore.domain.load.report import (
+    ContainerTraffic,
+    Period,
+    encoded,
+    load_report,
+)
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.node.store import Store
 
 PUBLISH_S_MAX = 1.0
+BUSY_SEGMENTS_MAX = 1000
+"""With more of them in a short period, the period goes on."""
 
 Publish = Callable[[bytes], Awaitable[None]]
 """Publishes a report to all subscribers. Raises Unavailable."""
@@ -38,6 +49,7 @@ class LoadReporter:
         node_id: str,
         session: str,
         period_s: float,
+        busy_s: float,
         clock: Clock,
         metrics: StoreMetrics,
     ) -> None:
@@ -46,6 +58,7 @@ class LoadReporter:
         self._node_id = node_id
         self._session = session
         self._period_s = period_s
+        self._busy_s = min(busy_s, period_s)
         self._clock = clock
         self._metrics = metrics
         self._sequence = 0
@@ -56,21 +69,36 @@ class LoadReporter:
         clock = self._clock
         began_s, start_ms = clock.monotonic(), clock.now_ms()
         while True:
-            await clock.sleep(max(0.0, began_s + self._period_s - clock.monotonic()))
+            await self._period_over(began_s)
             ended_s, ended_ms = clock.monotonic(), clock.now_ms()
             report = self._report(start_ms, max(1, round((ended_s - began_s) * 1000)))
             began_s, start_ms = ended_s, ended_ms
             await self._send(report)
 
+    async def _period_over(self, began_s: float) -> None:
+        """Wait for the end of the period: look every `busy_s` whether it has come."""
+        end_s, look_s = began_s + self._period_s, began_s
+        while look_s < end_s:
+            look_s = min(look_s + self._busy_s, end_s)
+            await self._clock.sleep(max(0.0, look_s - self._clock.monotonic()))
+            if self._is_busy():
+                return
+
+    def _is_busy(self) -> bool:
+        open_containers = self._store.open_containers()
+        count = sum(found.container.traffic.segment_count for found in open_containers)
+        return 0 < count <= BUSY_SEGMENTS_MAX
+
     def _report(self, start_ms: int, length_ms: int) -> bytes:
         self._sequence += 1
-        period = Period(self._node_id, self._session, self._sequence, start_ms, length_ms)
+        due_ms = round(self._period_s * 1000)
+        period = Period(self._node_id, self._session, self._sequence, start_ms, length_ms, due_ms)
         containers = [found.container for found in self._store.open_containers()]
         traffic = [
             ContainerTraffic(found.container, found.container_epoch, found.traffic.take())
             for found in containers
         ]
-        return load_report(period, traffic).model_dump_json().encode()
+        return encoded(load_report(period, traffic))
 
     async def _send(self, report: bytes) -> None:
         try:
