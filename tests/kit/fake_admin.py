@@ -18,6 +18,7 @@ from anabranch.common.contracts import transactions as t
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.command import about
 from anabranch.common.contracts.control import QUESTIONS
+from anabranch.common.contracts.scaling import ExplainScaling
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
@@ -54,6 +55,7 @@ from kit.fake_course import (
     require_epoch,
     successors,
 )
+from kit.fake_scaling import explained
 
 NO_PLAN = sq.RetentionPlan(incarnation=1, at_ms=BEGAN_MS)
 
@@ -224,6 +226,9 @@ class AdminController(FakeController):
                 return self._scaling_events(name, course, query)
             case sq.GetRetentionPlan():
                 return self.retention.model_copy(update={"policy": course.config.retention})
+            case ExplainScaling():
+                current = [in_stream(name, segment) for segment in course.current]
+                return explained(len(course.epochs) - 1, current)
             case sq.CheckScale():
                 require_epoch(course, query.stream_epoch)
                 now = len(course.epochs) - 1

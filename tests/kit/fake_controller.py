@@ -33,6 +33,7 @@ from anabranch.common.contracts.commands import (
     SealStream,
     TruncateStream,
 )
+from anabranch.common.contracts.scaling import ExplainScaling
 from anabranch.common.errors import (
     AnabranchError,
     NodeNotFound,
@@ -49,6 +50,7 @@ from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_in
 from anabranch.common.model.stream import StreamState
 from kit import fake_groups, fake_transactions
 from kit.fake_groups import FakeGroups
+from kit.fake_scaling import explained
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
 from kit.fake_transactions import FakeTransactions
@@ -74,6 +76,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "epoch_segments": sq.EpochSegments,
     "segments_between": sq.SegmentsBetween,
     "unpin_container": q.UnpinContainer,
+    "explain_scaling": ExplainScaling,
     "list_controllers": m.ListControllers,
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
@@ -258,6 +261,9 @@ class FakeController:
                 return self._segments(query.scope, query.stream)
             case q.SegmentRates():
                 return self._rates(query.scope, query.stream)
+            case ExplainScaling():
+                found = self._segments(query.scope, query.stream)
+                return explained(found.stream_epoch, found.segments)
         return self._stream(query.scope, query.stream).answer(_ref(query), query)
 
     def _page(self, names: list[str], query: q.PagedQuery) -> tuple[tuple[str, ...], str]:

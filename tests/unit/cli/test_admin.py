@@ -64,6 +64,7 @@ async def _everything(admin: Admin, controller: AdminController) -> list[Any]:
         await admin.segments(STREAM, epoch=0, time_ms=None, rates=False),
         await admin.segments(STREAM, epoch=None, time_ms=BEGAN_MS, rates=False),
         await admin.segments(STREAM, epoch=None, time_ms=None, rates=True),
+        await admin.explain(STREAM),
         await admin.segment(STREAM, 0),
         await admin.segment(STREAM, 1),
         await admin.successors(STREAM, 0),
@@ -212,6 +213,15 @@ def test_a_stream_is_split_merged_and_looked_at(line: Line) -> None:
     table = line("stream segment plant/sensors plant/sensors/0.#epoch.0")
     assert "2.#epoch.1" in table
     assert "unknown" in line("stream segments plant/sensors --rates")
+    (why,) = line.records("stream explain plant/sensors")
+    assert (why["status"], why["target"], why["segments"][0]["verdict"]) == (
+        "watched",
+        1000,
+        "unknown",
+    )
+    explained = line("stream explain plant/sensors")
+    assert "hot above 2000 over 2 s, 1000 over 5 s; cold below 500 over 60 s" in explained
+    assert "last: split at 2023-11-14 22:14:20Z, void (moved): segment 0" in explained
     assert "2023-11-14 22:13:20Z" in line("stream epochs plant/sensors")
 
 

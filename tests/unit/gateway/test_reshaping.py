@@ -260,6 +260,22 @@ async def test_rates_come_with_the_current_segments_on_request() -> None:
     assert problem(never, 400) == "invalid-request"
 
 
+async def test_auto_scaling_is_explained_with_its_numbers() -> None:
+    async with gateway(segment_count=2) as g:
+        found = await json_of(g, "scaling")
+        missing = await g.http.get("/v1/scopes/plant/streams/other/scaling")
+
+    assert (found["status"], found["unit"], found["target"]) == ("watched", "events/s", 1000)
+    assert found["thresholds"]["hot"][0] == {"windowS": 2.0, "rate": 2000.0}
+    assert found["last"]["outcome"] == "void"
+    hot, unknown = found["segments"]
+    assert hot["rates"] == [{"windowS": 2.0, "rate": 3000.0, "counts": True}]
+    assert (hot["verdict"], hot["cooldownMs"]) == ("hot", 3000)
+    assert unknown["why"] == "store n has not reported its load"
+    assert "hotSinceMs" not in unknown
+    assert problem(missing, 404) == "stream-not-found"
+
+
 async def test_a_scope_goes_with_all_its_streams_when_that_is_asked_for() -> None:
     async with gateway() as g:
         refused = await g.http.delete("/v1/scopes/plant")

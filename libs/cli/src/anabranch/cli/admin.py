@@ -77,6 +77,9 @@ class Admin:
             return [_fields(one) for one in found.segments]
         return [_fields(one, "offset") for one in past.segments]
 
+    async def explain(self, stream: str) -> Fields:
+        return _fields(await self._streams.explain(stream), "incarnation")
+
     async def segment(self, stream: str, segment_id: int) -> Fields:
         return _fields(await self._streams.describe_segment(stream, segment_id))
 

@@ -18,6 +18,7 @@ from anabranch.cli.commands import operations as operation_commands
 from anabranch.cli.commands import read as read_command
 from anabranch.cli.commands import reshape as reshape_commands
 from anabranch.cli.commands import retention as retention_command
+from anabranch.cli.commands import scaling as scaling_commands
 from anabranch.cli.commands import scopes as scope_commands
 from anabranch.cli.commands import segstore as segstore_commands
 from anabranch.cli.commands import streams as stream_commands
@@ -39,6 +40,7 @@ scope_commands.register(app)
 stream_commands.register(app)
 reshape_commands.register(stream_commands.streams)
 retention_command.register(stream_commands.streams)
+scaling_commands.register(stream_commands.streams)
 group_commands.register(app)
 transaction_commands.register(app)
 container_commands.register(app)

@@ -80,6 +80,13 @@ from anabranch.common.contracts.queries import (
     StreamDescription,
 )
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription, SubscriberDescription
+from anabranch.common.contracts.scaling import (
+    PastDecision,
+    ScalingDecision,
+    ScalingExplained,
+    ScalingThresholds,
+    SegmentExplained,
+)
 from anabranch.common.contracts.stream_queries import (
     CutChecked,
     CutFound,
@@ -273,6 +280,7 @@ __all__ = [
     "PartLength",
     "PartMismatch",
     "PartReport",
+    "PastDecision",
     "PlanOutdated",
     "Position",
     "PydanticSerializer",
@@ -298,8 +306,11 @@ __all__ = [
     "RevisionedStream",
     "ScaleChecked",
     "ScaleRefused",
+    "ScalingDecision",
     "ScalingEvent",
+    "ScalingExplained",
     "ScalingPolicy",
+    "ScalingThresholds",
     "ScalingType",
     "ScopeDescription",
     "ScopeExists",
@@ -307,6 +318,7 @@ __all__ = [
     "ScopeNotFound",
     "Scopes",
     "SegmentDescription",
+    "SegmentExplained",
     "SegmentInStream",
     "SegmentList",
     "SegmentNotFound",

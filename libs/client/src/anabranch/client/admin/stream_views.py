@@ -8,8 +8,9 @@ time.
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
+from anabranch.client.admin.load_views import LoadViews
 from anabranch.client.cuts import Cut, stream_cut
-from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.client.wire.control import QUERY_TIMEOUT_S
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.control import NAME_OF
 from anabranch.common.contracts.queries import (
@@ -19,9 +20,6 @@ from anabranch.common.contracts.queries import (
     ListStreams,
     Query,
     SegmentList,
-    SegmentRateList,
-    SegmentRates,
-    SegmentWithRate,
     StreamDescription,
     StreamList,
 )
@@ -64,11 +62,8 @@ from anabranch.common.model.stream import StreamConfig
 A = TypeVar("A", bound=Contract)
 
 
-class StreamViews:
+class StreamViews(LoadViews):
     """The questions of `Streams`."""
-
-    def __init__(self, control: ControlPlane) -> None:
-        self._control = control
 
     # --- streams --------------------------------------------------------------------------
 
@@ -169,24 +164,6 @@ class StreamViews:
         return await self._control.query(
             "current_segments", query, SegmentList, timeout_s=QUERY_TIMEOUT_S
         )
-
-    async def segment_rates(
-        self, stream: str, *, timeout_s: float = QUERY_TIMEOUT_S
-    ) -> tuple[SegmentWithRate, ...]:
-        """The present segments by key range, and how fast each is written.
-
-        A rate that is None is not known, which is not the same as idle.
-
-        ::
-
-            rates = await client.streams.segment_rates("plant/sensors")
-        """
-        ref = stream_ref(stream)
-        query = SegmentRates(scope=ref.scope, stream=ref.stream)
-        found = await self._control.query(
-            "segment_rates", query, SegmentRateList, timeout_s=timeout_s
-        )
-        return found.segments
 
     async def epoch_segments(self, stream: str, stream_epoch: int) -> CutFound:
         """The segments of a stream epoch. Raises InvalidRequest for one that never was.

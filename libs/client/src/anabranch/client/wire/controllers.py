@@ -28,6 +28,8 @@ HEDGED_AFTER_S: Mapping[str, float] = {
     "tail_cut": HEDGE_STORED_S,
     "retention_plan": HEDGE_STORED_S,
     "list_parked": HEDGE_STORED_S,
+    "explain_scaling": HEDGE_STORED_S,
+    "describe_segment": HEDGE_STORED_S,
     "list_writer_marks": HEDGE_STORED_S,
     "note_time": HEDGE_STORED_S,
     "resume_transaction": HEDGE_STORED_S,

@@ -16,6 +16,7 @@ from anabranch.common.contracts import (
     parked,
     queries,
     reader_groups,
+    scaling,
     stream_queries,
     transactions,
     writer_times,
@@ -25,6 +26,7 @@ from anabranch.common.contracts.queries import Query, Question
 _READING: tuple[ModuleType, ...] = (
     queries,
     stream_queries,
+    scaling,
     operation_queries,
     parked,
     membership,

@@ -27,7 +27,7 @@ class Rates:
         return Heard(placement.owner, self._reports.periods(placement.owner), served)
 
     def rate(self, segment: str) -> SegmentRate | None:
-        """None: unknown."""
+        """The segment's rate; None if unknown."""
         heard = self.heard(segment)
         found = None if heard is None else self._reports.rate(heard.node_id, heard.served)
         if found is None:

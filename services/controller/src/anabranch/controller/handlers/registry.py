@@ -27,6 +27,7 @@ from anabranch.controller.handlers.queries import groups as group_queries
 from anabranch.controller.handlers.queries import lists as list_queries
 from anabranch.controller.handlers.queries import operations as operation_queries
 from anabranch.controller.handlers.queries import retention as retention_queries
+from anabranch.controller.handlers.queries import scaling as scaling_queries
 from anabranch.controller.handlers.queries import streams as stream_queries
 from anabranch.controller.handlers.queries import times as time_queries
 from anabranch.controller.handlers.queries import work as work_queries
@@ -71,6 +72,7 @@ QUERIES: Table = {
     **stream_queries.QUERIES,
     **cut_queries.QUERIES,
     **retention_queries.QUERIES,
+    **scaling_queries.QUERIES,
     **operation_queries.QUERIES,
     **work_queries.QUERIES,
     **group_queries.QUERIES,
@@ -99,8 +101,11 @@ ACTIONS: Table = {
 ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 
 SLOW = frozenset(
-    {*ACTIONS, "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks"}
-)
+    {
+        *ACTIONS, "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks",
+        "explain_scaling", "describe_segment",
+    }
+)  # fmt: skip
 """The queries that wait for other services before the controller answers."""
 
 

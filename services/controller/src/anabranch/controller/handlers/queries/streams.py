@@ -18,6 +18,7 @@ from anabranch.controller.handlers.desk.desk import (
     from_state,
 )
 from anabranch.controller.handlers.desk.pages import number_in, page_of
+from anabranch.controller.handlers.queries.scaling import cold_until_ms
 
 
 def _describe(loaded: Loaded[Stream], _query: queries.DescribeStream) -> queries.StreamDescription:
@@ -79,19 +80,26 @@ async def segment_rates(desk: QueryDesk, query: queries.SegmentRates) -> Contrac
 
 
 async def describe_segment(desk: QueryDesk, query: asked.DescribeSegment) -> Contract:
-    """A segment and its location. Raises SegmentNotFound, StreamNotFound, ScopeNotFound."""
+    """A segment, its location, and whether it is cold. Raises SegmentNotFound, StreamNotFound,
+    ScopeNotFound."""
 
     def locate(segment: str) -> queries.SegmentLocation:
         (location,) = desk.locate((segment,))
         return location
 
+    seen: list[Stream] = []
+
     def described(
         stream: Stream, history: History, asked_for: asked.DescribeSegment
     ) -> asked.SegmentDescription:
         segment = SegmentId(asked_for.segment_id)
-        return segment_answers.segment_described(stream, history, segment, locate)
+        found = segment_answers.segment_described(stream, history, segment, locate)
+        seen.append(stream)
+        return found
 
-    return answer_of(await from_history(described)(desk, query))
+    found = answer_of(await from_history(described)(desk, query))
+    until_ms = await cold_until_ms(desk, seen[-1], SegmentId(query.segment_id))
+    return found.model_copy(update={"cold_until_ms": until_ms})
 
 
 QUERIES: Table = {

@@ -74,7 +74,8 @@ class Epoch(Told):
     """`splits` and `merges` count the changes since the epoch before.
 
     `cause`: `create`, `manual` (a scale command), `update` (a new scaling policy), `roll` (a batch
-    of transactions of an earlier epoch), or a word of a later release.
+    of transactions of an earlier epoch), `auto-split` or `auto-merge` (the scaling policy), or a
+    word of a later release; a colon and details may follow.
     """
 
     stream_epoch: int

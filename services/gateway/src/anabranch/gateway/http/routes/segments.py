@@ -64,7 +64,8 @@ class Segments(Told):
 
 
 class SegmentProperty(Segment):
-    """`deleted`: it lies before the head cut. `size`: bytes, of a sealed one."""
+    """`deleted`: it lies before the head cut. `size`: bytes, of a sealed one. `coldUntilMs`:
+    auto-scaling found the segment cold, which holds until then."""
 
     state: Literal["active", "sealed", "deleted"]
     stream_epoch: int
