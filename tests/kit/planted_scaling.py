@@ -12,6 +12,7 @@ from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.stream import SegmentRange
 from anabranch.controller.domain import load
 from anabranch.controller.domain.policies import autoscale, gauge, verdicts
+from anabranch.controller.domain.policies import watch as watch_module
 from anabranch.controller.domain.policies.profile import Profile
 from anabranch.controller.domain.policies.verdicts import Finding, Look, Subject
 
@@ -51,9 +52,9 @@ def merged_without_looking_at_the_sum() -> Iterator[None]:
     real = autoscale._cold_groups
 
     def groups(
-        findings: Sequence[Finding], _limit: float, count_max: int
+        findings: Sequence[Finding], _limit: float, count_max: int, waits_s: float
     ) -> Sequence[Sequence[Finding]]:
-        return real(findings, float("inf"), count_max)
+        return real(findings, float("inf"), count_max, waits_s)
 
     with patch.object(autoscale, "_cold_groups", groups):
         yield
@@ -65,13 +66,18 @@ def minimum_not_held() -> Iterator[None]:
     real = autoscale._merge
 
     def merge(
-        stream: Subject, findings: Sequence[Finding], profile: Profile
+        stream: Subject, findings: Sequence[Finding], profile: Profile, patience: int
     ) -> autoscale.Decision | None:
         free = replace(stream, policy=replace(stream.policy, min_segments=1))
-        return real(free, findings, profile)
+        return real(free, findings, profile, patience)
 
     with patch.object(autoscale, "_merge", merge):
         yield
+
+
+def never_patient() -> AbstractContextManager[object]:
+    """A split soon after a merge teaches nothing."""
+    return patch.object(watch_module, "PATIENCE_MAX", 1)
 
 
 @contextmanager

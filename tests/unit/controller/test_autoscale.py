@@ -273,6 +273,18 @@ def test_segments_that_do_not_touch_do_not_merge() -> None:
     assert [one.keys.start for one in stream.segments] == [0.0, 0.2, 0.4, 0.6, 0.8]
 
 
+def test_a_stream_is_patient_no_longer_when_the_bursts_are_over() -> None:
+    stream = LoadedStream(
+        lambda t: Load(6 * TARGET if t < 900 and t % 180 < 10 else 10), POLICY, period_s=5.0
+    )
+    stream.run(900)
+    assert stream.watch is not None
+    assert stream.watch.patience == 4
+    stream.run(2 * 3700)
+    assert stream.watch.patience == 1
+    assert len(stream.segments) == 1
+
+
 # --- transactions -------------------------------------------------------------------------------
 
 

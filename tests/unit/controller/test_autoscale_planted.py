@@ -79,6 +79,18 @@ def a_store_is_overdue() -> None:
     assert [one for one in stream.scaled if one.action is Action.MERGE] == []
 
 
+def load_in_bursts() -> None:
+    """Ten seconds of load every three minutes: merges in the pauses come to an end."""
+    stream = LoadedStream(
+        lambda t: Load(6 * TARGET if t % 180 < 10 else 10), by_events(TARGET), period_s=5.0
+    )
+    stream.run(1800)
+    scales = len(stream.scaled)
+    stream.run(1800)
+    assert len(stream.scaled) == scales
+    assert "in bursts" in stream.step().decision.why
+
+
 PROPERTIES: dict[Callable[[], None], tuple[planted.Planted, ...]] = {
     even_load: (planted.merged_without_looking_at_the_sum, planted.split_at_the_limit_of_merges),
     load_that_rounds: (planted.bounds_by_accumulation,),
@@ -86,6 +98,7 @@ PROPERTIES: dict[Callable[[], None], tuple[planted.Planted, ...]] = {
     one_hot_key: (planted.hot_keys_not_recognized,),
     reports_lost: (planted.unknown_counts_as_idle,),
     a_store_falls_silent: (planted.late_reports_tell_the_present,),
+    load_in_bursts: (planted.never_patient,),
     a_store_is_overdue: (planted.overdue_reports_tell_the_present,),
 }
 

@@ -8,7 +8,7 @@
     │ unknown  │ was not reported without a gap, or not lately             │ nothing        │
     │ hot      │ exceeds the target by one of the profile's rules          │ a split        │
     │ hot_key  │ is hot, and halving its keys did not change that          │ nothing        │
-    │ cold     │ stayed below `cold_factor` of the target for `cold_s`     │ a merge        │
+    │ cold     │ is below `cold_factor` of the target over every window    │ a merge        │
     │ steady   │ is anything else                                          │ nothing        │
     └──────────┴───────────────────────────────────────────────────────────┴────────────────┘
 
@@ -128,19 +128,29 @@ def evaluate(
     for segment in stream.segments:
         watched[segment.segment_id], finding = look.judge(segment, measured[segment.segment_id])
         findings.append(finding)
-    decision = _decided(stream, findings, profile, divide)
-    return Evaluation(replace(watch, segments=watched), tuple(findings), decision)
+    watch = replace(watch, segments=watched).calmed(now_s, profile.cold_s)
+    decision = _decided(stream, findings, profile, divide, patience=watch.patience)
+    if decision.action is Action.SPLIT:
+        watch = watch.after_split(now_s, profile.cold_s)
+    elif decision.action is Action.MERGE:
+        watch = watch.after_merge(now_s)
+    return Evaluation(watch, tuple(findings), decision)
 
 
 def _decided(
-    stream: Subject, findings: Sequence[Finding], profile: Profile, divide: Divide
+    stream: Subject,
+    findings: Sequence[Finding],
+    profile: Profile,
+    divide: Divide,
+    *,
+    patience: int,
 ) -> Decision:
     if stream.pending:
         return Decision(Action.NOTHING, stream.pending)
     return (
         _split(stream, findings, profile, divide)
-        or _merge(stream, findings, profile)
-        or Decision(Action.NOTHING, _at_rest(findings))
+        or _merge(stream, findings, profile, patience)
+        or Decision(Action.NOTHING, _at_rest(findings, patience))
     )
 
 
@@ -176,14 +186,17 @@ def _parts(rate: float, policy: ScalingPolicy, profile: Profile) -> int:
     return max(2, min(wanted, policy.scale_factor, profile.parts_max))
 
 
-def _merge(stream: Subject, findings: Sequence[Finding], profile: Profile) -> Decision | None:
+def _merge(
+    stream: Subject, findings: Sequence[Finding], profile: Profile, patience: int
+) -> Decision | None:
     """Cold neighbours, group by group, as far as the policy's minimum allows."""
     if stream.uncounted_s > profile.cold_s / 4:
         return None
     limit = profile.merge_factor * stream.policy.target_rate
     room = len(stream.segments) - stream.policy.min_segments
     merged: list[Sequence[Finding]] = []
-    for group in _cold_groups(findings, limit, profile.merged_max):
+    waits_s = (patience - 1) * profile.cold_s
+    for group in _cold_groups(findings, limit, profile.merged_max, waits_s):
         taken = group[: room + 1]
         if len(taken) >= 2:
             merged.append(taken)
@@ -204,13 +217,14 @@ def _merge(stream: Subject, findings: Sequence[Finding], profile: Profile) -> De
 
 
 def _cold_groups(
-    findings: Sequence[Finding], limit: float, count_max: int
+    findings: Sequence[Finding], limit: float, count_max: int, waits_s: float
 ) -> Sequence[Sequence[Finding]]:
-    """Runs of cold neighbours whose sum stays below the limit, from the lowest key on."""
+    """Runs of neighbours that were found cold `waits_s` ago, and whose sum stays below the limit,
+    from the lowest key on."""
     groups: list[list[Finding]] = []
     group: list[Finding] = []
     for one in findings:
-        is_cold = one.verdict is Verdict.COLD and one.is_free
+        is_cold = one.verdict is Verdict.COLD and one.is_free and one.cold_for_s >= waits_s
         together = sum(each.reading.level for each in group) + one.reading.level
         if is_cold and together < limit and len(group) < count_max:
             group.append(one)
@@ -221,7 +235,7 @@ def _cold_groups(
     return [found for found in groups if len(found) >= 2]
 
 
-def _at_rest(findings: Sequence[Finding]) -> str:
+def _at_rest(findings: Sequence[Finding], patience: int) -> str:
     """Why nothing is done, from the segment that comes closest to a reason."""
     for verdict in (Verdict.HOT_KEY, Verdict.HOT, Verdict.UNKNOWN):
         found = [one for one in findings if one.verdict is verdict]
@@ -229,7 +243,12 @@ def _at_rest(findings: Sequence[Finding]) -> str:
             first = found[0]
             waits = "" if first.is_free or verdict is not Verdict.HOT else _waits(first)
             return f"segment {first.segment.segment_id}: {first.why}{waits}" + _more(len(found) - 1)
-    return "no segment is hot, and no neighbours are cold enough to merge"
+    patient = (
+        ""
+        if patience == 1
+        else (f"; segments must be cold {patience} times as long, because the load comes in bursts")
+    )
+    return "no segment is hot, and no neighbours are cold enough to merge" + patient
 
 
 def _waits(found: Finding) -> str:

@@ -40,6 +40,7 @@ class Finding:
     rate, over_s  the rate that led to the verdict, and its window; 0 where the rate is unknown
     cooldown_s    for how long it is still too new for anything
     muted_s       for how long a decision that named it has still time to act
+    cold_for_s    for how long it has been found cold
     why           the verdict in words, with its numbers
     """
 
@@ -50,6 +51,7 @@ class Finding:
     over_s: float
     cooldown_s: float
     muted_s: float
+    cold_for_s: float
     why: str
 
     @property
@@ -112,6 +114,7 @@ class Look:
             over_s=shown.window_s if shown else 0.0,
             cooldown_s=max(0.0, watch.begun_s + self.profile.cooldown_s - self.now_s),
             muted_s=max(0.0, watch.muted_until_s - self.now_s),
+            cold_for_s=0.0 if cold_since_s is None else self.now_s - cold_since_s,
             why=why,
         )
         return watch, finding
@@ -135,17 +138,15 @@ class Look:
         return None
 
     def _cold(self, found: Reading) -> WindowRate | None:
-        rate = found.over(self.profile.cold_s)
-        if rate is None or found.is_old or rate.rate >= self.profile.cold_factor * self.target:
-            return None
-        return rate if found.level < self.target else None
+        rate, below = found.over(self.profile.cold_s), self.profile.cold_factor * self.target
+        return rate if rate and not found.is_old and found.level < below else None
 
     def _with_halvings(
         self, segment: SegmentRange, watch: SegmentWatch, found: Reading, hot: WindowRate | None
     ) -> SegmentWatch:
         """Whether all of the family's load stayed in this part of it."""
         if hot is None:
-            if not watch.halvings or found.missing:
+            if found.missing or not (watch.halvings or watch.inherited):
                 return watch
             has_cooled = found.level < self.profile.cold_factor * self.target
             return replace(watch, inherited=0.0, halvings=0.0) if has_cooled else watch

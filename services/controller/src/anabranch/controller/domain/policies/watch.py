@@ -9,6 +9,10 @@ with nothing, so every rate is unknown until its windows are filled again.
 A part of a split segment remembers its *family*, the keys that were split, and by how many halvings
 its ancestors became narrower while all of their load stayed together. That is how one hot key is
 recognized: splitting changes nothing about it.
+
+A load in bursts would have segments merge in each pause and split in each burst. A stream that
+splits soon after a merge therefore becomes *patient*: its segments must be cold for twice as long
+before they merge, each time again. With the fast timings, each hour without a split halves this.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +23,12 @@ from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentRange
 from anabranch.controller.domain.policies.gauge import Gauge, new_gauge
 from anabranch.controller.domain.stream.history import overlaps
+
+PATIENCE_MAX = 16
+REGRET_WINDOWS = 10
+"""A split within so many cold windows after a merge shows that the merge came too early."""
+CALM_WINDOWS = 60
+"""Without a split for so many cold windows, a stream is half as patient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +60,42 @@ class SegmentWatch:
 
 @dataclass(frozen=True, slots=True)
 class StreamWatch:
-    """The segments of one epoch of one life of a stream."""
+    """The segments of one epoch of one life of a stream. Times by the controller's clock.
+
+    incarnation   which life of the stream it is
+    stream_epoch  the current one
+    segments      its segments
+    patience      for how many cold windows segments must be cold before they merge
+    merged_s      when the policy merged segments last; None: no split has to regret it
+    split_s       when it split segments last, or lost patience last
+    """
 
     incarnation: int
     stream_epoch: int
     segments: Mapping[SegmentId, SegmentWatch] = field(default_factory=dict)
+    patience: int = 1
+    merged_s: float | None = None
+    split_s: float | None = None
+
+    def after_merge(self, now_s: float) -> "StreamWatch":
+        """The same once the policy has merged segments."""
+        return replace(self, merged_s=now_s)
+
+    def after_split(self, now_s: float, cold_s: float) -> "StreamWatch":
+        """The same once the policy has split segments: more patient if it merged some shortly
+        before, because the load comes in bursts."""
+        regrets = self.merged_s is not None and (
+            now_s - self.merged_s < REGRET_WINDOWS * self.patience * cold_s
+        )
+        patience = min(2 * self.patience, PATIENCE_MAX) if regrets else self.patience
+        return replace(self, patience=patience, merged_s=None, split_s=now_s)
+
+    def calmed(self, now_s: float, cold_s: float) -> "StreamWatch":
+        """The same; half as patient if the last split is long ago."""
+        if self.patience == 1 or self.split_s is None:
+            return self
+        is_calm = now_s - self.split_s > CALM_WINDOWS * cold_s
+        return replace(self, patience=self.patience // 2, split_s=now_s) if is_calm else self
 
     def muted(self, segments: Iterable[SegmentId], until_s: float) -> "StreamWatch":
         """The same with these segments left alone until then."""
@@ -85,15 +126,14 @@ def followed(
     known: Mapping[SegmentId, SegmentWatch] = {} if before is None else before.segments
     current = {segment.segment_id for segment in segments}
     replaced = [one for name, one in known.items() if name not in current]
-    return StreamWatch(
-        incarnation,
-        stream_epoch,
-        {
-            segment.segment_id: known.get(segment.segment_id)
-            or _begun(segment.keys, replaced, windows_s, now_s)
-            for segment in segments
-        },
-    )
+    watched = {
+        segment.segment_id: known.get(segment.segment_id)
+        or _begun(segment.keys, replaced, windows_s, now_s)
+        for segment in segments
+    }
+    if before is None:
+        return StreamWatch(incarnation, stream_epoch, watched)
+    return replace(before, stream_epoch=stream_epoch, segments=watched)
 
 
 def _begun(
