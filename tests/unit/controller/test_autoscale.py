@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import ScaleRefused
@@ -194,6 +194,15 @@ def test_a_share_that_is_not_known_proves_no_hot_key() -> None:
     assert not [found for found in stream.seen if Verdict.HOT_KEY in verdicts(found)]
 
 
+def test_a_rate_that_equals_a_limit_is_neither_hot_nor_cold() -> None:
+    """However floats round it: a stream would change its mind again and again."""
+    for rate in (TARGET, TARGET * FAST.cold_factor):
+        stream = LoadedStream(constant(2 * rate), POLICY, segment_count=2, keep_seen=True)
+        stream.run(600)
+        assert stream.scaled == []
+        assert set(verdicts(stream.seen[-1])) == {Verdict.STEADY}
+
+
 def test_a_split_by_hand_that_divides_two_hot_keys_ends_the_verdict() -> None:
     """Halves cannot divide keys that lie close together; a hand that knows them can."""
     keys = ((0.30001, 2000.0), (0.30002, 2000.0))
@@ -315,24 +324,30 @@ LOADS = st.builds(
     st.floats(0, 12 * TARGET),
     st.lists(st.tuples(st.floats(0, 0.999), st.floats(0, 3 * TARGET)), max_size=4).map(tuple),
 )
-SETTLED_S, WATCHED_S = 480.0, 240.0
+SETTLED_S, WATCHED_S = 900.0, 300.0
 
 
 def settles(load: Load, policy: ScalingPolicy, segment_count: int) -> LoadedStream:
     """The stream comes to rest under the load; every scale meets the rules of streams."""
     stream = LoadedStream(
-        lambda _t: load, policy, period_s=5.0, segment_count=max(segment_count, policy.min_segments)
+        lambda _t: load,
+        policy,
+        period_s=10.0,
+        segment_count=max(segment_count, policy.min_segments),
     )
     stream.run(SETTLED_S)
-    count = len(stream.scaled)
+    scales = len(stream.scaled)
     stream.run(WATCHED_S)
-    assert len(stream.scaled) == count, f"it goes on scaling: {stream.scaled[-4:]}"
+    assert len(stream.scaled) == scales, f"it goes on scaling: {stream.scaled[-4:]}"
     assert len(stream.segments) >= policy.min_segments
     return stream
 
 
 @settings(max_examples=15, deadline=None)
 @given(LOADS, st.sampled_from([2, 3, 8]), st.integers(1, 4), st.integers(1, 12))
+@example(Load(0.0, ((0.0, 1000.0), (0.3412, 1000.0), (0.5, 1000.0))), 8, 1, 3)
+@example(Load(0.0, ((0.0, 600.0), (0.0, 1000.0), (0.5, 900.0), (0.25, 500.0))), 8, 3, 12)
+@example(Load(10801.518, ((0.5, 3100.0),)), 3, 4, 12)
 def test_a_stream_comes_to_rest_under_any_constant_load(
     load: Load, scale_factor: int, minimum: int, count: int
 ) -> None:

@@ -131,9 +131,7 @@ def evaluate(
     watch = replace(watch, segments=watched).calmed(now_s, profile.cold_s)
     decision = _decided(stream, findings, profile, divide, patience=watch.patience)
     if decision.action is Action.SPLIT:
-        watch = watch.after_split(now_s, profile.cold_s)
-    elif decision.action is Action.MERGE:
-        watch = watch.after_merge(now_s)
+        watch = watch.after_split(decision.sealed, now_s, profile.cold_s)
     return Evaluation(watch, tuple(findings), decision)
 
 

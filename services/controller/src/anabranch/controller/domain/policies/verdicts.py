@@ -16,6 +16,8 @@ from anabranch.controller.domain.policies.gauge import Reading, WindowRate
 from anabranch.controller.domain.policies.profile import Profile
 from anabranch.controller.domain.policies.watch import SegmentWatch
 
+ROUNDING = 1e-9
+"""A rate that equals a limit but for the rounding of floats is neither above nor below it."""
 UNIT: Mapping[ScalingType, str] = {
     ScalingType.EVENT_RATE: "events/s",
     ScalingType.BYTE_RATE: "KiB/s",
@@ -131,7 +133,7 @@ class Look:
             rate = found.over(rule.window_s)
             if rate is None:
                 return None
-            if rate.counts and rate.rate > rule.factor * self.target:
+            if rate.counts and rate.rate > rule.factor * self.target * (1 + ROUNDING):
                 return rate
             if rate.rate < falling_below:
                 return None
@@ -139,7 +141,8 @@ class Look:
 
     def _cold(self, found: Reading) -> WindowRate | None:
         rate, below = found.over(self.profile.cold_s), self.profile.cold_factor * self.target
-        return rate if rate and not found.is_old and found.level < below else None
+        is_below = found.level < below * (1 - ROUNDING)
+        return rate if rate and not found.is_old and is_below else None
 
     def _with_halvings(
         self, segment: SegmentRange, watch: SegmentWatch, found: Reading, hot: WindowRate | None
@@ -157,7 +160,8 @@ class Look:
             return watch
         if share < self.profile.hot_key_share:
             return replace(watch, inherited=0.0, halvings=0.0)
-        return replace(watch, halvings=watch.inherited + _halvings(watch.family, segment.keys))
+        halvings = watch.inherited + _halvings(watch.family, segment.keys)
+        return replace(watch, halvings=round(halvings, 6))
 
     def _share(self, segment: SegmentRange, watch: SegmentWatch) -> float | None:
         """The segment's part of its family's load; None: unknown, or there is no family."""

@@ -45,6 +45,7 @@ class SegmentWatch:
     inherited      halvings that changed nothing, up to the family
     halvings       the same with its own, once its share of the family is known; it is kept until
                    the segment cools down
+    merged_s       when it was made of several segments; None: it was not
     """
 
     keys: KeyRange
@@ -56,6 +57,7 @@ class SegmentWatch:
     family: KeyRange | None = None
     inherited: float = 0.0
     halvings: float = 0.0
+    merged_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +68,25 @@ class StreamWatch:
     stream_epoch  the current one
     segments      its segments
     patience      for how many cold windows segments must be cold before they merge
-    merged_s      when the policy merged segments last; None: no split has to regret it
-    split_s       when it split segments last, or lost patience last
+    split_s       when it split segments last, or lost patience last; None: never
     """
 
     incarnation: int
     stream_epoch: int
     segments: Mapping[SegmentId, SegmentWatch] = field(default_factory=dict)
     patience: int = 1
-    merged_s: float | None = None
     split_s: float | None = None
 
-    def after_merge(self, now_s: float) -> "StreamWatch":
-        """The same once the policy has merged segments."""
-        return replace(self, merged_s=now_s)
-
-    def after_split(self, now_s: float, cold_s: float) -> "StreamWatch":
-        """The same once the policy has split segments: more patient if it merged some shortly
-        before, because the load comes in bursts."""
-        regrets = self.merged_s is not None and (
-            now_s - self.merged_s < REGRET_WINDOWS * self.patience * cold_s
-        )
+    def after_split(
+        self, segments: Iterable[SegmentId], now_s: float, cold_s: float
+    ) -> "StreamWatch":
+        """The same once the policy has split these segments: more patient if one of them was
+        merged shortly before, because the load comes in bursts."""
+        since_s = now_s - REGRET_WINDOWS * self.patience * cold_s
+        merged_s = (self.segments[name].merged_s for name in segments)
+        regrets = any(at_s is not None and at_s > since_s for at_s in merged_s)
         patience = min(2 * self.patience, PATIENCE_MAX) if regrets else self.patience
-        return replace(self, patience=patience, merged_s=None, split_s=now_s)
+        return replace(self, patience=patience, split_s=now_s)
 
     def calmed(self, now_s: float, cold_s: float) -> "StreamWatch":
         """The same; half as patient if the last split is long ago."""
@@ -141,11 +139,14 @@ def _begun(
 ) -> SegmentWatch:
     new = SegmentWatch(keys, now_s, new_gauge(windows_s, now_s))
     parents = [one for one in replaced if overlaps(one.keys, keys)]
-    if len(parents) != 1:
+    if len(parents) > 1:
+        return replace(new, merged_s=now_s)
+    if not parents:
         return new
     (parent,) = parents
     if parent.keys == keys:  # a roll: the same segment under another id
         return replace(
-            new, family=parent.family, inherited=parent.inherited, halvings=parent.halvings
-        )
+            new, family=parent.family, inherited=parent.inherited, halvings=parent.halvings,
+            merged_s=parent.merged_s,
+        )  # fmt: skip
     return replace(new, family=parent.keys, inherited=max(parent.inherited, parent.halvings))
