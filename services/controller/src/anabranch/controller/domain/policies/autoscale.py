@@ -204,7 +204,8 @@ def _merge(
     first = merged[0]
     together = sum(one.reading.level for one in first)
     unit = UNIT[stream.policy.type]
-    names = ", ".join(str(one.segment.segment_id) for one in first)
+    ids = [str(one.segment.segment_id) for one in first]
+    names = ", ".join(ids) if len(ids) <= 3 else f"{ids[0]} to {ids[-1]} ({len(ids)} of them)"
     return Decision(
         Action.MERGE,
         f"segments {names} with {said(together)} {unit} together over {profile.cold_s:g} s are "
