@@ -192,10 +192,20 @@ class AdminController(FakeController):
                     answered_by="c1", leader="c1", term=3, controllers=counts, stores=counts,
                     containers={"open": 1},
                 )  # fmt: skip
+            case sq.GetRetentionPlan() | ExplainScaling():
+                return self._of_policies(query)
             case sq.StreamQuery() | sq.ListEpochs() | sq.ScalingEvents():
                 return self._of_stream(query)
             case _:
                 return self._answer(query)
+
+    def _of_policies(self, query: sq.GetRetentionPlan | ExplainScaling) -> Contract:
+        course = self.course(query.scope, query.stream)
+        if isinstance(query, sq.GetRetentionPlan):
+            return self.retention.model_copy(update={"policy": course.config.retention})
+        name = f"{query.scope}/{query.stream}"
+        current = [in_stream(name, segment) for segment in course.current]
+        return explained(len(course.epochs) - 1, current)
 
     def _of_stream(self, query: sq.StreamQuery | sq.ListEpochs | sq.ScalingEvents) -> Contract:
         course = self.course(query.scope, query.stream)
@@ -224,11 +234,6 @@ class AdminController(FakeController):
                 return sq.EpochList(epochs=tuple(page), next_page_token=token)
             case sq.ScalingEvents():
                 return self._scaling_events(name, course, query)
-            case sq.GetRetentionPlan():
-                return self.retention.model_copy(update={"policy": course.config.retention})
-            case ExplainScaling():
-                current = [in_stream(name, segment) for segment in course.current]
-                return explained(len(course.epochs) - 1, current)
             case sq.CheckScale():
                 require_epoch(course, query.stream_epoch)
                 now = len(course.epochs) - 1
