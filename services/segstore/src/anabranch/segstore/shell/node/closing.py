@@ -48,7 +48,7 @@ async def close_container(opened: OpenContainer, clock: Clock, back_off_s: BackO
             await _write_last_manifest(opened, clock, back_off_s)
     except TimeoutError as error:
         raise Unavailable(
-            "the container was not closed in time; it continues to serve, and closes later",
+            "the container was not closed in time; the store opens it again and closes it later",
             container=opened.container.container,
             seconds=CLOSE_S_MAX,
         ) from error
