@@ -80,7 +80,7 @@ def violations(ledger: Ledger, found: Found) -> list[str]:
     seen = Counter(event for _, event in found.events)
     wrong += [f"lost event {name}" for name in acknowledged[Kind.EVENT] if not seen[name]]
     wrong += [f"repeated event {name}" for name, count in seen.items() if count > 1]
-    wrong += [f"unknown event {name}" for name in seen if name not in set(tried[Kind.EVENT])]
+    wrong += [f"unknown event {name}" for name in sorted(seen.keys() - set(tried[Kind.EVENT]))]
     wrong += _disorder(found.events)
     parts = Counter(event.partition(":")[0] for event in found.transactions)
     for name in acknowledged[Kind.TRANSACTION]:
