@@ -56,6 +56,12 @@ class FullDiskLife:
                 self._release()
             else:
                 self._append(number)
+            self._check_pinned()
+
+    def _check_pinned(self) -> None:
+        """A file that nobody needs does not stay, or no flush would ever free those after it."""
+        oldest, *newer = self.process.journal.live_files()
+        assert oldest.pinned_by or not newer, "the oldest file is free, and was kept"
 
     def _fill(self) -> None:
         if self._rng.random() < 0.2:

@@ -180,9 +180,10 @@ def releasing_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
         if life == 2:
             for container in CONTAINERS:
                 process.release(container, process.sources[container].next_sequence - 1)
-            process.append(0, payload(life, 0, 9, 2500))
-            process.append(1, payload(life, 1, 9, 2500))
-            process.commit()
+            for number in (9, 10):
+                process.append(0, payload(life, 0, number, 2500))
+                process.append(1, payload(life, 1, number, 2500))
+                process.commit()
         disk.end_process()
 
 

@@ -100,6 +100,19 @@ def newest_recorded_before_its_name() -> AbstractContextManager[object]:
 
 
 @contextmanager
+def a_free_file_stays_when_the_next_begins() -> Iterator[None]:
+    """A file that was released as the present one is not retired when it no longer is."""
+    real = GroupCommit._begin_next_file
+
+    def begin(self: GroupCommit) -> bool:
+        with patch.object(GroupCommit, "_retire_free", lambda _: False):
+            return real(self)
+
+    with patch.object(GroupCommit, "_begin_next_file", begin):
+        yield
+
+
+@contextmanager
 def acknowledged_without_room() -> Iterator[None]:
     """Frames for which there is no file are taken for written."""
     real = GroupCommit._begin_commit
@@ -212,5 +225,6 @@ JOURNAL_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "newest recorded before its name": newest_recorded_before_its_name,
     "oldest not recorded": oldest_not_recorded,
     "acknowledged without room": acknowledged_without_room,
+    "a free file stays when the next begins": a_free_file_stays_when_the_next_begins,
     "a frame skipped when there is room again": a_frame_skipped_when_there_is_room_again,
 }

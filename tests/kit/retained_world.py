@@ -38,6 +38,10 @@ def cut(*offsets: int) -> StreamCut:
     return tuple(SegmentOffset(segment_id(0, number), at) for number, at in enumerate(offsets))
 
 
+def positions(offsets: tuple[int, ...]) -> tuple[SegmentPosition, ...]:
+    return tuple(SegmentPosition(at.segment_id, at.offset) for at in cut(*offsets))
+
+
 class SteadyClock(SetClock):
     """Its monotonic time is as late as its wall time."""
 
@@ -104,7 +108,6 @@ class Retained(World):
         await self.retainer.round()
 
     async def subscribe(self, *offsets: int, generation: int = 0) -> None:
-        positions = tuple(SegmentPosition(p.segment_id, p.offset) for p in cut(*offsets))
         await self.command(
             AddSubscriber(
                 command_id=f"add{generation}",
@@ -113,12 +116,11 @@ class Retained(World):
                 subscriber="s/g",
                 group_incarnation=1,
                 generation=generation,
-                cut=positions,
+                cut=positions(offsets),
             )
         )
 
     async def release(self, *offsets: int) -> None:
-        positions = tuple(SegmentPosition(p.segment_id, p.offset) for p in cut(*offsets))
         await self.command(
             UpdateSubscriberCut(
                 command_id=f"release{offsets[0]}",
@@ -126,7 +128,7 @@ class Retained(World):
                 stream=REF.stream,
                 subscriber="s/g",
                 generation=0,
-                cut=positions,
+                cut=positions(offsets),
             )
         )
 

@@ -182,6 +182,7 @@ CHECKS: dict[str, Callable[[], object]] = {
     "newest recorded before its name": power_loss_at_every_call_of_a_release,
     "oldest not recorded": power_loss_at_every_call_of_a_release,
     "acknowledged without room": full_disks_held_and_freed,
+    "a free file stays when the next begins": full_disks_held_and_freed,
     "a frame skipped when there is room again": full_disks_held_and_freed,
 }
 

@@ -48,6 +48,26 @@ def test_on_a_full_disk_all_containers_that_pin_the_oldest_file_are_flushed_to_m
     assert containers_to_flush(live((100, {1})), CAP, disk_full=True) == frozenset()
 
 
+def test_a_free_oldest_file_hides_nobody_who_pins_a_later_one() -> None:
+    files = live((100, set()), (100, {1, 3}), (10, {0}))
+    assert containers_to_flush(files, CAP, disk_full=True) == {1, 3}
+    assert containers_to_flush(live((100, set()), (10, {0})), CAP, disk_full=True) == frozenset()
+
+
+def test_a_file_that_was_released_while_it_was_the_present_one_goes_when_the_next_begins() -> None:
+    process = Process(SimDisk(), new_ledgers(), 1)
+    process.open_containers()
+    process.append(0, payload(1, 0, 0, 3000))
+    process.commit()
+    process.release(0, 1)
+    (present,) = process.journal.live_files()
+    assert not present.pinned_by
+    process.append(1, payload(1, 1, 0, 3000))
+    process.commit()
+    (present,) = process.journal.live_files()
+    assert present.pinned_by == {1}
+
+
 def test_a_journal_tells_what_an_open_would_read_and_who_pins_it() -> None:
     process = Process(SimDisk(), new_ledgers(), 1)
     process.open_containers()

@@ -215,18 +215,54 @@ class GroupCommit:
 
     def try_again(self) -> None:
         """Check whether there is room by now; does nothing if none was missing."""
-        if self._ownership.failure is not None or self._then is not None:
+        if self._ownership.failure is not None or not (self.no_room or self._no_spare):
+            return
+        with suppress(DiskFailed, Deposed), self._ownership.ending():
+            self._retire_free()
+            self._look_for_room()
+
+    def collect(self) -> None:
+        """Retire the files that no container needs, after a release, and use their room if it was
+        missing. `Ownership.ending` must surround it."""
+        if self._retire_free():
+            self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        if self._then is not None:
             return
         if self._no_spare:
             self._no_spare = None
             self._schedule(self._fill_spare)
-        if self.no_room:
-            with suppress(DiskFailed, Deposed), self._ownership.ending():
-                if self._begin_next_file():
-                    self._schedule_commit()
+        if self.no_room and self._begin_next_file():
+            self._schedule_commit()
+
+    def _retire_free(self) -> bool:
+        """Retire the oldest files that no container needs, one at a time; False if there are none.
+
+        The present file is never retired. The oldest file that remains is recorded first. Each file
+        is durably gone before the next one is retired, so that no older file outlives a younger
+        one.
+        """
+        free = self._live.oldest_free()
+        if not free:
+            return False
+        self._ownership.check_fence()
+        try:
+            self._writer.note_oldest(self._live.next_id(free[-1]))
+        except NoRoom:
+            return False  # the next release, file or attempt repeats it
+        for live in free:
+            self._ownership.check_fence()
+            self._writer.retire(live)
+            self._live.remove(live)
+        return True
 
     def _begin_next_file(self) -> bool:
-        """Continue in the next file; False if there is no room for it."""
+        """Continue in the next file; False if there is no room for it.
+
+        The former file may be one that no container needs: its last frame may have been released
+        while it was the present one. No later release would then retire it.
+        """
         self._ownership.check_fence()
         try:
             self._writer.prepare_next()
@@ -236,6 +272,7 @@ class GroupCommit:
         former_end = self._writer.end
         self._live.begin(self._writer.roll(self._live.oldest_id), former_end)
         self.no_room = self._no_spare = None
+        self._retire_free()
         return True
 
 

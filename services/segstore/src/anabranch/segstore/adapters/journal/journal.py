@@ -123,7 +123,7 @@ class Journal:
             layout.remove_log(self._disk, container, self._live.highest_epoch(container))
             self._logs.pop(container, None)
             self._live.forget(container)
-            self._collect()
+            self._group.collect()
 
     async def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
@@ -212,28 +212,7 @@ class Journal:
         self._live.release(container, applied_sequence)
         if self._ownership.failure is None:
             with self._ownership.ending():
-                self._collect()
-
-    def _collect(self) -> None:
-        """Retire the oldest files that no container needs, one at a time.
-
-        The present file is never retired. The oldest file that remains is recorded first. Each file
-        is durably gone before the next one is retired, so that no older file outlives a younger
-        one.
-        """
-        free = self._live.oldest_free()
-        if not free:
-            return
-        self._ownership.check_fence()
-        try:
-            self._writer.note_oldest(self._live.next_id(free[-1]))
-        except NoRoom:
-            return  # the next release tries again
-        for live in free:
-            self._ownership.check_fence()
-            self._writer.retire(live)
-            self._live.remove(live)
-        self._group.try_again()
+                self._group.collect()
 
     @property
     def no_room(self) -> NoRoom | None:

@@ -1,4 +1,4 @@
-"""Selects the containers to flush so that the journal can remove its oldest file.
+"""Selects the containers to flush so that the journal can remove its oldest files.
 
 The journal removes its files oldest first, and an open reads all of them. One container that rarely
 writes can therefore pin all later files. Its flush is forced
@@ -9,6 +9,7 @@ writes can therefore pin all later files. Its flush is forced
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,15 @@ class LiveLogFile:
 def containers_to_flush(
     files: Sequence[LiveLogFile], bytes_max: int, *, disk_full: bool = False
 ) -> frozenset[int]:
-    """The containers that pin the oldest file, if they must be flushed now.
+    """The containers that pin the oldest file that is pinned, if they must be flushed now.
 
     `files` are oldest first; the present file, which is never removed, is last. `disk_full`: the
     disk has no room for the next file.
     """
-    if len(files) < 2:
+    pinned = list(dropwhile(lambda file: not file.pinned_by, files[:-1]))
+    if not pinned:
         return frozenset()
-    oldest, *newer = files[:-1]
+    oldest, *newer = pinned
     crowded = disk_full or sum(file.size for file in files) * 2 > bytes_max
     held_up = any(not file.pinned_by for file in newer)
     return oldest.pinned_by if crowded or held_up else frozenset()
