@@ -102,3 +102,20 @@ def test_who_waits_for_the_journal_goes_on_when_its_files_went() -> None:
     full.journal = 100
     full.throttle.wake()
     assert resumed == [True]
+
+
+def test_a_connection_that_is_gone_is_not_called_back_and_leaves_nothing_behind() -> None:
+    full, resumed = Full(journal=2001), list[str]()
+
+    class Connection:
+        def is_open(self) -> None:
+            resumed.append("gone")
+
+    gone = Connection()
+    full.throttle.when_open(gone.is_open)
+    full.throttle.when_open(lambda: resumed.append("here"))
+    full.throttle.forget(gone.is_open)
+    full.throttle.forget(gone.is_open)
+    full.journal = 100
+    full.throttle.wake()
+    assert resumed == ["here"]

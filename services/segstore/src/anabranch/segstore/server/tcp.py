@@ -154,6 +154,7 @@ class Connection(asyncio.Protocol):
         self._appends.close()
         self._reads.close()
         self._transients.close()
+        self._served.throttle.forget(self._store_is_open)
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""

@@ -99,7 +99,7 @@ class Throttle:
         self.refused: Counter[tuple[str, ...]] = Counter()
         """Source → appends and other operations refused."""
         self._failing: set[int] = set()
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], None] = {}
 
     # --- how full -----------------------------------------------------------------------------
 
@@ -190,13 +190,17 @@ class Throttle:
 
     def when_open(self, callback: Callable[[], None]) -> None:
         """Call back once when reading may continue (soon after half is drained)."""
-        self._waiting.append(callback)
+        self._waiting[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call back any more, because the connection is gone; harmless to repeat."""
+        self._waiting.pop(callback, None)
 
     def wake(self) -> None:
         """Call the waiting connections back if reading may continue. Call this when the journal
         frees files."""
         if not self._waiting or self.paused or self.pending > self._limits.pending_soft // 2:
             return
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for callback in waiting:
             callback()
