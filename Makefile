@@ -41,6 +41,11 @@ lock:
 demo: setup
 	$(BIN)/anabranch demo $(ARGS)
 
+## make demo-scaling  the flights at a changing rate: the stream splits and merges by itself; plotted
+.PHONY: demo-scaling
+demo-scaling: setup
+	$(BIN)/anabranch demo-scaling $(ARGS)
+
 ## make crash-demo  the same, while the segment store is killed three times
 .PHONY: crash-demo
 crash-demo: setup

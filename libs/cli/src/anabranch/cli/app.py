@@ -27,6 +27,7 @@ from anabranch.cli.commands import transactions as transaction_commands
 from anabranch.cli.commands import work as work_commands
 from anabranch.cli.commands import write as write_command
 from anabranch.cli.demo import command as demo_command
+from anabranch.cli.demo.by_load import command as demo_scaling_command
 
 app = cyclopts.App(
     name="anabranch",
@@ -54,6 +55,7 @@ tier2_commands.register(app)
 write_command.register(app)
 read_command.register(app)
 demo_command.register(app)
+demo_scaling_command.register(app)
 
 
 @app.meta.default

@@ -1,6 +1,5 @@
 """The command `anabranch demo`: replay the flights, read them back, check, report."""
 
-import json
 import os
 import platform
 import shutil
@@ -13,11 +12,12 @@ from cyclopts import Parameter
 from anabranch.cli.demo.check import RowSum
 from anabranch.cli.demo.flights import ROW_COUNT, table_path
 from anabranch.cli.demo.group_records import GroupOutcome
+from anabranch.cli.demo.places import fresh_directory, make_directory, write_report
 from anabranch.cli.demo.replay import Outcome, Plan, replay
 from anabranch.cli.demo.spark_reading import check_spark_installed
 from anabranch.cli.output import Output
 from anabranch.cli.session import run_async
-from anabranch.common.errors import DirectoryUnusable, InvalidRequest
+from anabranch.common.errors import InvalidRequest
 
 OUT_DEFAULT = Path("out/demo")
 
@@ -61,10 +61,10 @@ def demo(
             "the limit leaves no events to replay", remedy="use a limit of 1 or more"
         )
     check_spark_installed()
-    _make_directory(out)
+    make_directory(out)
     plan = Plan(
         table=table_path(),
-        data_dir=_fresh(data_dir, out),
+        data_dir=fresh_directory(data_dir, out),
         out=out,
         rows=min(limit or ROW_COUNT, ROW_COUNT),
         crash=crash,
@@ -74,7 +74,7 @@ def demo(
     if data_dir is None and outcome.is_right:
         shutil.rmtree(plan.data_dir)
     report = report_of(outcome)
-    _write_report(out / "report.json", report)
+    write_report(out / "report.json", report)
     output = Output(json)
     if json:
         output.details("demo", report)
@@ -201,37 +201,3 @@ def _compared(read: RowSum, written: RowSum, seconds: float) -> str:
     """The number of events, and whether they are the written ones."""
     verdict = "the same" if read == written else "DIFFERENT FROM THE WRITTEN EVENTS"
     return f"{read.events:,} events, {verdict}, in {seconds:.1f} s"
-
-
-def _fresh(data_dir: Path | None, out: Path) -> Path:
-    """A directory that does not exist yet, so that nothing old is counted or destroyed."""
-    if data_dir is not None:
-        if data_dir.exists():
-            raise DirectoryUnusable(
-                "the demo needs a fresh data directory",
-                remedy="name a directory that does not exist, or omit --data-dir",
-                path=str(data_dir),
-            )
-        return data_dir
-    number = 1
-    while (candidate := out / f"cluster-{number}").exists():
-        number += 1
-    return candidate
-
-
-def _make_directory(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DirectoryUnusable(
-            "results cannot be written", path=str(out), cause=error.strerror or str(error)
-        ) from error
-
-
-def _write_report(path: Path, report: dict[str, object]) -> None:
-    try:
-        path.write_text(json.dumps(report, indent=2) + "\n")
-    except OSError as error:
-        raise DirectoryUnusable(
-            "the report cannot be written", path=str(path), cause=error.strerror or str(error)
-        ) from error

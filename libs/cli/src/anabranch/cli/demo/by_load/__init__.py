@@ -1,0 +1,1 @@
+"""The command `demo-scaling`: flights at a changing rate, which the stream follows by itself."""
