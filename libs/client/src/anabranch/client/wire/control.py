@@ -1,11 +1,10 @@
-"""The client's own port to the control plane, and what it remembers of the answers.
+"""The client's port to the control plane, and the cache of segment locations.
 
-`ControlPlane` is served by NATS (`nats_control`), by a gateway (`http_control`), and by the tests'
-in-process controller.
-`SegmentDirectory` turns a segment's name into an open connection to the store that serves it;
-whoever finds the answer wrong (WrongHost, a lost connection) says so with `forget`, and the
-next look-up asks the controller again. A transaction's segment lies where its parent does, so that
-transactions on segments that are known ask nobody.
+`ControlPlane` has three implementations: NATS (`nats_control`), a gateway (`http_control`), and
+the in-process controller of the tests. `SegmentDirectory` turns a segment's name into an open
+connection to the store that serves it. A caller that finds a location wrong (WrongHost, a lost
+connection) calls `forget`, and the next look-up asks the controller again. A transaction's segment
+lies where its parent lies, so a transaction on known segments needs no look-up.
 """
 
 import asyncio
@@ -50,29 +49,33 @@ A = TypeVar("A", bound=Contract)
 QUERY_TIMEOUT_S = 10.0
 LOCATE_COUNT_MAX = 1000
 LOCATIONS_KEPT_MAX = 16_384
-"""A client may live for years and meet new segments at every scale."""
+"""Bounds the cache: a client may live for years and meets new segments at every scale."""
 _SEALED = (StreamState.SEALING, StreamState.SEALED)
 _GONE = (StreamState.DELETING, StreamState.DELETED)
 
 
 class ControlPlane(Protocol):
     def new_command_id(self) -> str:
-        """The id under which a command may be sent any number of times."""
+        """Return an id under which the caller may send a command any number of times."""
         ...
 
     async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
-        """Ask → the answer. Raises the error answered; Unavailable when nobody answers."""
+        """Send the query and return its answer.
+
+        Raises the error in the answer, or Unavailable if no controller answers in time.
+        """
         ...
 
     async def execute(
         self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
     ) -> OperationState:
-        """Send the command and wait for the end of its work → SUCCEEDED.
+        """Send the command, wait until its work ends and return SUCCEEDED.
 
-        With `wait_s`, `timeout_s` bounds the way to its acceptance alone; its end is waited for
-        that long, and RUNNING says that it goes on. Raises the rejection or failure answered,
-        Unavailable when the command reached nobody, OutcomeUnknown (fields: operation) when time
-        ran out after it may have been accepted.
+        With `wait_s`, `timeout_s` bounds only the time until the command is accepted. The call then
+        waits up to `wait_s` for the end of the work and returns RUNNING if the work continues.
+        Raises the rejection or failure in the answer; Unavailable if the command cannot have
+        reached the cluster; OutcomeUnknown (fields: operation) if the time ran out after the
+        command may have been accepted.
         """
         ...
 
@@ -80,13 +83,14 @@ class ControlPlane(Protocol):
 
 
 async def current_segments(control: ControlPlane, stream: StreamRef) -> SegmentList:
-    """The stream's present segments, sorted by key range. Raises StreamNotFound."""
+    """Return the stream's present segments, sorted by key range. Raises StreamNotFound."""
     query = CurrentSegments(scope=stream.scope, stream=stream.stream)
     return await control.query("current_segments", query, SegmentList, timeout_s=QUERY_TIMEOUT_S)
 
 
 async def writable_segments(control: ControlPlane, stream: StreamRef) -> SegmentList:
-    """As `current_segments`. Raises also StreamSealed, and StreamNotFound while it is deleted."""
+    """Do as `current_segments`, but raise StreamSealed or StreamNotFound if the stream takes no
+    more events: StreamNotFound also while the stream is being deleted."""
     segments = await current_segments(control, stream)
     if segments.state in _SEALED:
         raise StreamSealed("the stream is sealed", stream=str(stream))
@@ -105,7 +109,7 @@ class ConnectionPool:
         self._opening: dict[Endpoint, asyncio.Future[SegmentStoreConnection]] = {}
 
     async def connection_to(self, endpoint: Endpoint) -> SegmentStoreConnection:
-        """The endpoint's connection, opened if need be. Raises what `open_connection` raises."""
+        """Return the endpoint's connection; open it if necessary. Raises as `open_connection`."""
         known = self._open.get(endpoint)
         if known is not None and not known.closed:
             return known
@@ -123,7 +127,7 @@ class ConnectionPool:
                 else ConnectionLost("the connection attempt was cancelled")
             )
             opening.set_exception(told)
-            opening.exception()  # nobody else may be waiting
+            opening.exception()  # Mark it as retrieved: perhaps no other caller waits.
             raise
         finally:
             del self._opening[endpoint]
@@ -133,7 +137,7 @@ class ConnectionPool:
         return connection
 
     def _drop(self, endpoint: Endpoint, ended: SegmentStoreConnection) -> None:
-        """A store that is gone, or listens elsewhere now, leaves nothing here."""
+        """Forget an ended connection, unless a newer one has taken its place."""
         if self._open.get(endpoint) is ended:
             del self._open[endpoint]
 
@@ -148,16 +152,16 @@ class ConnectionPool:
 
 
 class SegmentDirectory:
-    """Who serves which segment, as last heard."""
+    """The store that serves each segment, according to the controllers' latest answers."""
 
     def __init__(self, control: ControlPlane, pool: ConnectionPool) -> None:
         self._control = control
         self._pool = pool
         self._known: OrderedDict[str, SegmentLocation] = OrderedDict()
-        """The segments used last, at most `LOCATIONS_KEPT_MAX`."""
+        """The most recently used segments, at most `LOCATIONS_KEPT_MAX`."""
 
     async def learn(self, segments: list[str]) -> None:
-        """Look up many segments at once, so that none of them has to ask alone."""
+        """Look up many segments in few queries and keep the locations that have a store."""
         places = list(dict.fromkeys(map(_place_of, segments)))
         for start in range(0, len(places), LOCATE_COUNT_MAX):
             page = tuple(places[start : start + LOCATE_COUNT_MAX])
@@ -169,7 +173,7 @@ class SegmentDirectory:
                     self._keep(location)
 
     async def prepare(self, segments: Iterable[str]) -> None:
-        """`learn` what is not known, if anybody answers; else who needs a segment asks again."""
+        """`learn` the unknown segments. If no controller answers, `connect` looks them up later."""
         unknown = [segment for segment in segments if _place_of(segment) not in self._known]
         if not unknown:
             return
@@ -177,10 +181,11 @@ class SegmentDirectory:
             await self.learn(unknown)
 
     async def connect(self, segment: str) -> tuple[SegmentStoreConnection, SegmentLocation]:
-        """A connection to the segment's store, and the location to quote and to forget.
+        """Return a connection to the segment's store, and the location that it belongs to.
 
-        Raises Unavailable while no store serves the segment or the one that does cannot be
-        reached, and what the controller answers.
+        The caller quotes the location's epoch in requests, and passes the location to `forget` if
+        it proves wrong. Raises Unavailable if no store serves the segment or the store cannot be
+        reached, and the errors of the controller.
         """
         place = _place_of(segment)
         if place not in self._known:
@@ -211,12 +216,12 @@ class SegmentDirectory:
             self._known.popitem(last=False)
 
     def forget(self, location: SegmentLocation) -> None:
-        """The location proved wrong; a newer one is kept. Repeatable."""
+        """Drop a location that proved wrong; a newer one is kept. Repeatable."""
         if self._known.get(location.segment) == location:
             del self._known[location.segment]
 
 
 def _place_of(segment: str) -> str:
-    """Whose location tells that of the segment."""
+    """The segment by whose location this one is found: its parent if it is a transaction's."""
     found = transaction_segment(segment)
     return segment if found is None else found.parent

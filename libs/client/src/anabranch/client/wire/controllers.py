@@ -1,13 +1,14 @@
-"""Which controller is asked, when a second one is asked as well, and how often that may be. Pure.
+"""Chooses the controller for each query, and when a second one gets the same query. Pure.
 
-A client that knows no controller by name asks the queue group, and NATS chooses. Answers tell who
-gave them, and `list_controllers` tells who is alive; from then on a client asks one that answers,
-each in turn. A controller that stays silent is passed over for a while, longer each time; one that
-membership calls down is passed over until it is called alive again.
+A client that knows no controller by name sends the query to the queue group, and NATS chooses.
+Each answer names the controller that sent it, and `list_controllers` names the live ones. From
+then on the client sends to the controllers that answer, in turn. A controller that stays silent is
+passed over for a while, longer each time; one that membership calls down is passed over until
+membership calls it alive again.
 
-A silent controller costs its caller the hedge delay instead of the whole attempt: a second one is
-asked the same, and whichever answers first is believed. A cluster that is merely slow must not be
-asked twice as much for it, so hedges are paid for from a budget that grows with the questions.
+With a second controller (a hedge), a silent controller costs the caller the hedge delay instead of
+the whole attempt: the client takes the first answer. A slow cluster must not receive twice as many
+queries because it is slow, so hedges are paid from a budget that grows with the number of queries.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,14 +16,14 @@ from dataclasses import dataclass, field
 
 HEDGE_READ_S = 0.15
 HEDGE_STORED_S = 0.25
-"""For what is stored somewhere, or asked of somebody else, before it is answered."""
+"""For queries that a controller answers only after it has stored something or asked a peer."""
 BUDGET_SHARE = 0.1
-"""Hedges per question, in the long run."""
+"""Hedges per query, in the long run."""
 BUDGET_MAX = 10.0
 SILENCE_FIRST_S = 1.0
 SILENCE_LONGEST_S = 30.0
 ROSTER_AGE_S_MAX = 5.0
-"""After that the list of controllers is asked for again, as long as anything is asked."""
+"""Age at which the client requests the list of controllers again, together with a query."""
 
 HEDGED_AFTER_S: Mapping[str, float] = {
     "tail_cut": HEDGE_STORED_S,
@@ -37,18 +38,18 @@ HEDGED_AFTER_S: Mapping[str, float] = {
     "ping_transactions": HEDGE_STORED_S,
     "describe_transaction": HEDGE_STORED_S,
 }
-"""Queries that take their time, and that two controllers may answer at once: those that change
-something have their ids with them, and do the same however often and wherever they are decided."""
+"""Slow queries that two controllers may answer at once. Those that change something carry their
+ids, so they have the same effect however often they are decided, and by any controller."""
 
 NEVER_HEDGED = frozenset(
     {
-        "begin_transaction",  # Each makes another transaction, which nobody would ping.
-        "commit_transaction",  # With `wait_ms` it is answered late on purpose.
+        "begin_transaction",  # Each copy begins another transaction, which no client would ping.
+        "commit_transaction",  # With `wait_ms` its answer is late on purpose.
         "abort_transaction",
-        "forget_application",  # The later one would forget what was claimed in between.
-        "remove_writer",  # The later one would remove what was noted in between.
+        "forget_application",  # The later copy would forget claims made after the earlier one.
+        "remove_writer",  # The later copy would remove marks made after the earlier one.
         "list_work",  # It asks every controller, silent ones as well.
-        "move_container",  # An operator's, as all that follow: the second answer differs.
+        "move_container",  # An operator's query, like all below: the second answer differs.
         "abandon_tail",
         "enable_container",
         "unpin_container",
@@ -57,26 +58,26 @@ NEVER_HEDGED = frozenset(
         "drop_parked",
     }
 )
-"""These are asked again only when a whole attempt was not answered."""
+"""The client repeats these only when a whole attempt brought no answer."""
 
 
 def hedge_after_s(name: str) -> float | None:
-    """How long the first controller has before a second one is asked; None: all its time."""
+    """How long to wait for the first controller before the hedge; None: no hedge."""
     return None if name in NEVER_HEDGED else HEDGED_AFTER_S.get(name, HEDGE_READ_S)
 
 
 @dataclass(slots=True)
 class HedgeBudget:
-    """At most `BUDGET_SHARE` of the questions is asked twice, after a first few."""
+    """Lets a client hedge at most `BUDGET_SHARE` of its queries, after `BUDGET_MAX` free ones."""
 
     left: float = BUDGET_MAX
 
     def asked(self) -> None:
-        """One more question."""
+        """Count one more query."""
         self.left = min(BUDGET_MAX, self.left + BUDGET_SHARE)
 
     def take(self) -> bool:
-        """Whether one may be asked twice; then it is paid for."""
+        """Pay for one hedge → whether the budget sufficed."""
         if self.left < 1:
             return False
         self.left -= 1
@@ -85,7 +86,10 @@ class HedgeBudget:
 
 @dataclass(slots=True)
 class _Standing:
-    """`silences`: in a row. `passed_over_until_s`: by the monotonic clock."""
+    """The state of one controller.
+
+    `silences` counts consecutive silences. `passed_over_until_s` is of the monotonic clock.
+    """
 
     is_live: bool = True
     silences: int = 0
@@ -94,9 +98,10 @@ class _Standing:
 
 @dataclass(slots=True)
 class Roster:
-    """The controllers as one client has heard of them; moments are of its monotonic clock.
+    """The controllers that one client knows; moments are of its monotonic clock.
 
-    `turn`: where the first round begins, so that many clients do not all begin with the same one.
+    `turn` is where the first round begins, so that different clients begin with different
+    controllers.
     """
 
     turn: int = 0
@@ -104,7 +109,7 @@ class Roster:
     _listed_s: float = float("-inf")
 
     def choose(self, now_s: float, but: str = "") -> str:
-        """Whom to ask, except for `but`. "": nobody is known to answer."""
+        """Return the next controller to ask, except `but`. "": no controller is known to answer."""
         good = sorted(
             name
             for name, standing in self._known.items()
@@ -116,14 +121,14 @@ class Roster:
         return good[self.turn % len(good)]
 
     def answered(self, name: str) -> None:
-        """It has just answered something."""
+        """Record that the controller has just answered."""
         standing = self._known.setdefault(name, _Standing())
         standing.is_live = True
         standing.silences = 0
         standing.passed_over_until_s = float("-inf")
 
     def was_silent(self, name: str, now_s: float) -> None:
-        """It did not answer in time, or nobody listens under its name."""
+        """Record that the controller did not answer in time, or does not listen under its name."""
         standing = self._known.get(name)
         if standing is None:
             return
@@ -132,14 +137,14 @@ class Roster:
         standing.passed_over_until_s = now_s + pause_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether the list is to be asked for; then it counts as asked for now."""
+        """Whether to request the list now; a True counts as the request."""
         if now_s - self._listed_s < ROSTER_AGE_S_MAX:
             return False
         self._listed_s = now_s
         return True
 
     def listed(self, controllers: Iterable[tuple[str, bool]]) -> None:
-        """All controllers, and whether each is alive, as one of them sees it."""
+        """Take over the list of all controllers and their liveness, as one of them sees it."""
         listed = dict(controllers)
         self._known = {name: self._known.get(name, _Standing()) for name in listed}
         for name, is_live in listed.items():

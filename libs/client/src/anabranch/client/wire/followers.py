@@ -1,12 +1,13 @@
-"""What comes after a segment: asks the controller until it says.
+"""Finds the successors of a segment: asks the controller until the answer is final.
 
-    open ──the segment is being sealed: pause, ask again──► followed, or sealed for ever
+    open ──the stream is being sealed: pause, ask again──► followed, or sealed for ever
 
-A scale tells of successors before it seals anything, so who meets the end of a segment is
-answered at once; `open` means that the whole stream is being sealed.
+A scale publishes the successors before it seals any segment, so a reader or writer at the end of a
+scaled segment gets its answer at once. `open` at the end of a segment means that the whole stream
+is being sealed.
 
-A segment that no store knows any more was deleted by a truncation, if something follows it, or
-with its stream.
+A segment that no store knows any more was deleted: by a truncation if it has successors, otherwise
+together with its stream.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,7 +35,7 @@ _DELETED = (StreamState.DELETING, StreamState.DELETED)
 
 
 class Followers:
-    """Of one stream's segments. `new_backoff` bounds the time without a final answer."""
+    """The successors of one stream's segments. `new_backoff` bounds the time without an answer."""
 
     def __init__(
         self,
@@ -49,8 +50,8 @@ class Followers:
         self._new_backoff = new_backoff
 
     async def ask(self, segment: str) -> SuccessorsFound:
-        """What the controller says now. Raises StreamNotFound, and SegmentNotFound for a segment
-        that the stream, in its present life, never had."""
+        """Return the controller's present answer. Raises StreamNotFound, and SegmentNotFound for a
+        segment that the stream, in its present incarnation, never had."""
         query = Successors(
             scope=self._stream.scope,
             stream=self._stream.stream,
@@ -63,12 +64,12 @@ class Followers:
     async def after(
         self, segment: str, *, if_open: AnabranchError | None = None
     ) -> tuple[Successor, ...]:
-        """The successors of a segment that takes no more, sorted by key range; none: it was the
-        last one, for ever.
+        """Return the successors of a sealed segment, sorted by key range; none if the stream is
+        sealed and ends with it.
 
-        The caller has met the segment in a store, so if the stream never had it, the stream is
-        another one by now. Raises StreamNotFound, Unavailable when no answer came in time, and
-        `if_open` where the controller takes the segment for open and waiting would not help.
+        The caller has met the segment in a store. If the stream never had it, a new stream has
+        taken the name, and the call raises StreamNotFound. Raises `if_open` if it is given and the
+        controller answers `open`; otherwise retries, and raises Unavailable when the time is up.
         """
 
         async def attempt() -> tuple[Successor, ...]:
@@ -90,10 +91,10 @@ class Followers:
         return await self._answered(attempt)
 
     async def in_place_of(self, segment: str, missing: SegmentNotFound) -> tuple[Successor, ...]:
-        """The successors of a segment that no store knows, which a truncation has deleted.
+        """Return the successors of a segment that a truncation has deleted from its store.
 
-        Raises StreamNotFound when its stream is deleted or is being deleted, `missing` when the
-        segment should be there, and Unavailable when no answer came in time.
+        Raises StreamNotFound if the stream is deleted or is being deleted, `missing` if the
+        controller names no successors, and Unavailable if no answer came in time.
         """
 
         async def attempt() -> tuple[Successor, ...]:
@@ -114,7 +115,7 @@ class Followers:
         return StreamNotFound("the stream was deleted", stream=str(self._stream))
 
     async def _answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempt until it does not fail in a way that passes, or for long enough."""
+        """Retry the attempt on errors of the kind Retry, as long as the backoff allows."""
         backoff = self._new_backoff()
         while True:
             try:

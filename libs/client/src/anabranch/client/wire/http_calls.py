@@ -1,8 +1,7 @@
-"""Requests to the gateway, and its problem documents as errors of the one tree.
+"""Requests to the gateway; turns its problem documents into errors of the project's tree.
 
-This is the only module of the project that imports httpx: what replaces it one day is a change of
-this import. Nothing of httpx leaves the module. Only clients of a gateway
-import it, because it is slow to load.
+Only this module imports httpx, and none of httpx's types leave it, so that another library can
+replace it here. httpx is slow to load: only clients of a gateway import this module.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, with a JSON value or bytes as its body, or neither."""
+    """One request; its body is a JSON value, bytes, or absent."""
 
     method: str
     path: str
@@ -47,12 +46,12 @@ class Call:
     json: Mapping[str, object] | None = None
     content: bytes | None = None
     timeout_s: float = 0.0
-    """How long the answer may take; 0: as long as the gateway itself allows its routes."""
+    """How long the answer may take; 0: `ANSWER_TIMEOUT_S`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A success. Names of headers are in lower case."""
+    """A successful response. The names of its headers are in lower case."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -60,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """How a WebSocket on one of the gateway's paths is opened. `tls` None: without TLS."""
+    """The address, headers and TLS context of a WebSocket to the gateway. `tls` None: no TLS."""
 
     url: str
     headers: Mapping[str, str]
@@ -68,7 +67,7 @@ class Door:
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is used of a problem document."""
+    """The fields of a problem document that this client uses."""
 
     code: str
     detail: str
@@ -77,7 +76,10 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class GatewayCalls:
-    """An async context manager. Raises InvalidSetting for what is no HTTP address."""
+    """A session with one gateway; an async context manager.
+
+    Raises InvalidSetting if `url` is not an HTTP address.
+    """
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class GatewayCalls:
         await self._http.__aexit__(kind, error, trace)
 
     async def reach(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-        """Raises Unavailable unless the gateway answers in time."""
+        """Return if the gateway answers in time. Raises Unavailable."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.once(Call("GET", "/ping"))
@@ -123,10 +125,11 @@ class GatewayCalls:
             raise self._nobody(f"no answer in {timeout_s:g} s") from error
 
     async def once(self, call: Call) -> Answer:
-        """The answer to one attempt.
+        """Make one attempt and return its answer.
 
-        Raises what the gateway's problem document says; Unavailable if it was not reached, or if
-        reading did not end; OutcomeUnknown if a change may or may not have been made.
+        Raises the error in the gateway's problem document; Unavailable if the gateway was not
+        reached or did not complete the answer to a GET; OutcomeUnknown if it did not complete the
+        answer to any other method.
         """
         try:
             response = await self._http.request(
@@ -152,14 +155,14 @@ class GatewayCalls:
         return Answer(dict(response.headers), response.content)
 
     def _headers_of(self, call: Call) -> dict[bytes, bytes]:
-        """The call's headers, and what this session has changed: it may be told to any gateway."""
+        """The call's headers, the client's token, and the read tokens, valid at any gateway."""
         tokens = {READ_TOKEN: str(self._tokens)} if self._tokens.points() else {}
         beside = enveloped(b"", self._token).headers() or {}
         every = {**beside, **tokens, **call.headers}
         return {name.encode(): value.encode() for name, value in every.items()}
 
     def learn(self, points: Iterable[ReadToken]) -> None:
-        """Demand these points of the answers to come."""
+        """Demand these points of later answers."""
         self._tokens.merge(points)
 
     async def close(self) -> None:
@@ -167,7 +170,7 @@ class GatewayCalls:
         await self._http.aclose()
 
     def door(self, path: str) -> Door:
-        """How to open a WebSocket on this path, with the certificates that requests trust too."""
+        """Describe a WebSocket on this path; it trusts the same certificates as requests."""
         base = self._http.base_url
         is_secure = base.scheme == "https"
         if is_secure and self._tls is None:
@@ -186,12 +189,12 @@ class GatewayCalls:
         return Unavailable("no gateway answers", remedy=remedy, url=self.url, cause=cause)
 
     def refusal(self, status: int, content_type: str, body: bytes) -> AnabranchError:
-        """The error that an answer other than a success stands for."""
+        """Return the error for a response that is not a success."""
         if content_type.partition(";")[0].strip() == PROBLEM:
             try:
                 told = msgspec.json.decode(body, type=Problem)
             except msgspec.DecodeError:
-                pass  # a stranger's answer, below
+                pass  # The response is not from a gateway: see below.
             else:
                 return from_body(
                     {

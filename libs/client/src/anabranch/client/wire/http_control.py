@@ -1,13 +1,14 @@
 """The control plane by HTTP: queries, actions and commands through a gateway.
 
-A gateway hands each request to the cluster's control plane and answers with the contract's JSON,
-so that this is the same port with the same errors. Nothing but HTTP is needed.
+A gateway passes each request to the cluster's control plane and returns the contract's JSON, so
+this port raises the same errors as the one by NATS. The client needs nothing but HTTP.
 
-A request is repeated within the caller's deadline when it never left this process, was refused with
-an error of the kind Retry, or lost its answer: a command carries its id, and an action that is done
-already succeeds again. Only the begin of a transaction without a key is not repeated after a lost
-answer, because each one begins another transaction. The gateway waits for the end of a command's
-work for a while only; after that the operation is polled.
+Within the caller's deadline, the client repeats a request that never left this process, that was
+refused with an error of the kind Retry, or whose answer was lost. This is safe because a command
+carries its id, and an action that is already done succeeds again. Only the begin of a transaction
+without a key is not repeated after a lost answer, because each one begins another transaction. The
+gateway waits only for a while for the end of a command's work; after that the client polls the
+operation.
 """
 
 from collections.abc import Awaitable, Callable
@@ -41,9 +42,9 @@ from anabranch.common.runtime.tracing import asking
 
 PATH = "/v1/control"
 ATTEMPT_S = 15.0
-"""The longest that one request asks the gateway to wait: it lies below the gateway's own limits."""
+"""The longest wait that one request asks of the gateway: below the gateway's own limits."""
 ANSWER_EXTRA_S = 5.0
-"""For the way to the gateway and back, beyond what it is asked to wait."""
+"""Time for the way to the gateway and back, beyond the wait that the request asks for."""
 PAUSE_S = 0.1
 POLL_LONGEST_S = 1.0
 
@@ -53,7 +54,7 @@ C = TypeVar("C", bound=Contract)
 
 
 class CommandAnswered(Contract):
-    """The gateway's answer to a command: how the operation stood when it answered."""
+    """The gateway's answer to a command: the operation's state when the gateway answered."""
 
     operation: str
     state: OperationState
@@ -126,7 +127,7 @@ class HttpControlPlane:
                 return state
             if wait_s is None:
                 return await self._ended(command, began_s + timeout_s)
-            left_s = max(wait_s - ATTEMPT_S, 0.0)  # the gateway has waited for the rest
+            left_s = max(wait_s - ATTEMPT_S, 0.0)  # The gateway has already waited for the rest.
             try:
                 return await self._ended(command, self._clock.monotonic() + left_s)
             except OutcomeUnknown:
@@ -135,7 +136,10 @@ class HttpControlPlane:
     async def _accepted(
         self, command: CommandBase, deadline_s: float, wait_s: float | None
     ) -> OperationState:
-        """Send it until it is answered → how it stands. Raises as `execute` does."""
+        """Send the command until the gateway answers; return the operation's state.
+
+        Raises as `execute` does.
+        """
         body = command.model_dump_json().encode()
         path = f"{PATH}/command/{kind_of(command)}"
         doubt: Unknown | None = None
@@ -155,7 +159,7 @@ class HttpControlPlane:
             await self._clock.sleep(PAUSE_S)
 
     async def _ended(self, command: CommandBase, deadline_s: float) -> OperationState:
-        """Poll until it succeeded. Raises its failure; OutcomeUnknown after the deadline."""
+        """Poll until the work succeeded. Raises its failure; OutcomeUnknown after the deadline."""
         query = GetOperation(operation=command.command_id, **about(command)._asdict())
         body = query.model_dump_json(exclude_defaults=True).encode()
         pause_s = PAUSE_S
@@ -166,7 +170,7 @@ class HttpControlPlane:
             try:
                 found = await self._post(f"{PATH}/query/operation", body, OperationFound, left_s)
             except (OperationNotFound, Retry, Unknown):
-                pass  # some controller is a little behind, or not to be reached at the moment
+                pass  # A controller lags behind, or cannot be reached at the moment.
             else:
                 if found.state == "succeeded":
                     return OperationState.SUCCEEDED
@@ -180,7 +184,7 @@ class HttpControlPlane:
     async def _post(
         self, path: str, body: bytes, answer: type[C], left_s: float, *, wait_s: float = 0.0
     ) -> C:
-        """One attempt. Raises the error answered; see `GatewayCalls.once` for others."""
+        """Make one attempt. Raises the error in the answer, and as `GatewayCalls.once`."""
         asked_s = min(left_s, ATTEMPT_S)
         query = {"timeout": f"{asked_s:g}", **({"wait": f"{wait_s:g}"} if wait_s else {})}
         told = await self._calls.once(
@@ -211,7 +215,7 @@ class HttpControlPlane:
 
 
 def _unavailable(error: AnabranchError) -> AnabranchError:
-    """Reading changes nothing, so an answer that did not come leaves nothing in doubt."""
+    """A query changes nothing, so a lost answer leaves no outcome in doubt."""
     if isinstance(error, Unknown):
         return Unavailable("the gateway did not answer in time", cause=error.message)
     return error
@@ -220,12 +224,12 @@ def _unavailable(error: AnabranchError) -> AnabranchError:
 def _in_doubt(command: CommandBase) -> OutcomeUnknown:
     return OutcomeUnknown(
         "the command did not end in time; it may still be carried out",
-        remedy="ask what became of the operation before repeating, or repeat its command id",
+        remedy="query the operation before you repeat it, or repeat it with the same command id",
         operation=command.command_id,
     )
 
 
 def _failure_of(found: OperationFound) -> AnabranchError:
     if found.error is None:
-        return AnabranchError("the operation failed without saying why")
+        return AnabranchError("the operation failed without a reason")
     return found.error.to_error()

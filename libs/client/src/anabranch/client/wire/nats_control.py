@@ -1,10 +1,10 @@
 """The control plane by NATS: queries by request/reply, commands by the JetStream work queue.
 
-A command is published under one id as often as needed; the controller answers a repeated id
-with the same answer, so a lost reply costs time, never a second execution. The end of the work
-is announced once and can be polled, and both are listened for: an announcement may get lost.
-Everything happens within the caller's deadline; what cannot be settled in it is
-OutcomeUnknown, or Unavailable if the command cannot have reached anybody.
+The client publishes a command under one id as often as needed. The controller answers a repeated id
+with the same answer, so a lost reply costs time, never a second execution. The controller announces
+the end of the work once. The announcement may get lost, so the client also polls.
+Everything happens within the caller's deadline. If the deadline passes, the client raises
+Unavailable if the command cannot have reached the cluster, and OutcomeUnknown otherwise.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ _CLOSE_S = 2.0
 
 
 class NatsControlPlane:
-    """See the module. Owns the NATS connection that it is given."""
+    """A `ControlPlane` on a NATS connection, which it owns."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class NatsControlPlane:
         return self._ids.new_id()
 
     async def close(self) -> None:
-        """Close the connection; what is still under way there is given up.
+        """Close the connection and give up the calls under way on it. Repeatable.
 
-        A server that is away is success: the NATS client then fails to send what it had left.
+        If the server is away, the NATS client fails to flush its buffer; this counts as success.
         """
         self._closed = True
         with contextlib.suppress(TimeoutError, OSError):
@@ -106,9 +106,9 @@ class NatsControlPlane:
     # --- queries --------------------------------------------------------------------------
 
     async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
-        """See `ControlPlane`. Errors of the kind Retry are retried within the time.
+        """See `ControlPlane`. Retries errors of the kind Retry within the time.
 
-        The query demands to see what this client's own commands have done.
+        The answer includes the effects of this client's own commands.
         """
         self._refuse_if_closed()
         with asking(self._tracer, f"client query {name}"):
@@ -126,7 +126,7 @@ class NatsControlPlane:
                 await self._clock.sleep(_PAUSE_S)
 
     async def _ask(self, name: str, query: Query, answer: type[A], timeout_s: float) -> A:
-        """One attempt. Raises what is answered, Unavailable, ConnectionLost."""
+        """Make one attempt. Raises the error in the answer, Unavailable, ConnectionLost."""
         while True:
             payload = self._memory.demanded_by(query).model_dump_json().encode()
             try:
@@ -193,13 +193,13 @@ class NatsControlPlane:
             raise ConnectionLost("the connection to nats is lost", reason=str(error)) from error
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
-        with contextlib.suppress(nats.errors.Error):  # the connection has ended, and with it this
+        with contextlib.suppress(nats.errors.Error):  # The subscription ended with the connection.
             await subscription.unsubscribe()
 
     async def _publish_until_answered(
         self, command: CommandBase, answers: Subscription, published: Callable[[], None]
     ) -> Accepted | None:
-        """The acceptance, or None when a poll found the operation done. Raises a rejection."""
+        """Return the acceptance, or None if a poll found the operation done. Raises a rejection."""
         patience_s = _ATTEMPT_S
         while True:
             if await self._publish(command):
@@ -214,7 +214,7 @@ class NatsControlPlane:
                 await self._clock.sleep(_PAUSE_S)
 
     async def _publish(self, command: CommandBase) -> bool:
-        """One attempt → whether the command may have been stored."""
+        """Make one attempt; return whether the command may have been stored."""
         request = enveloped(command.model_dump_json().encode(), self._token)
         try:
             with keeping_cancellation():
@@ -240,10 +240,10 @@ class NatsControlPlane:
         return answer
 
     async def _until_done(self, command: CommandBase, notices: Subscription) -> None:
-        """Wait for the announcement, and look now and then.
+        """Wait for the announcement, and poll at intervals.
 
-        A command whose work spreads over shards is looked for in any case, because its
-        announcement has the point of one shard alone.
+        If a command's work spreads over shards, its end is always polled, because the announcement
+        carries the read token of one shard only.
         """
         while True:
             message = await _next_within(notices, _POLL_S)
@@ -257,7 +257,7 @@ class NatsControlPlane:
                 return
 
     async def _is_done(self, command: CommandBase) -> bool:
-        """Poll once. Raises the operation's failure; not knowing it counts as not done."""
+        """Poll once. Raises the operation's failure; an unknown operation counts as not done."""
         query = GetOperation(operation=command.command_id, **about(command)._asdict())
         try:
             found = await self._ask("operation", query, OperationFound, _ATTEMPT_S)

@@ -1,8 +1,8 @@
-"""Asks controllers over NATS: one at a time, and a second one when the first stays silent.
+"""Sends queries to controllers over NATS: to one, and to a second one if the first stays silent.
 
-Owns one inbox for all answers, by which an answer finds its question; an answer that comes when
-nobody waits for it any more is dropped. `controllers` decides who is asked. The list of controllers
-is asked for beside the questions, and no question waits for it.
+Owns one inbox for all answers; an answer's subject names its question. An answer to a question that
+has ended is dropped. `controllers` decides which controller gets a query. The client requests the
+list of controllers beside the questions, and no question waits for it.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from anabranch.common.runtime.speaking import enveloped
 START_HINT = "check the address, or start a cluster with `anabranch up`"
 TIMEOUT_S_MIN = 0.01
 SENT_MAX = 4
-"""Of one question: the first, a hedge, and one to the group where nobody listened; a bound."""
+"""Bounds the copies of one question: the first, a hedge, and one to the group if none listens."""
 _LIST = "list"
 _NO_RESPONDERS = "503"
 
 
 class _Reply(NamedTuple):
-    """An answer to the question as it was sent the `attempt`th time, from 0."""
+    """An answer to the question's copy number `attempt`, counted from 0."""
 
     attempt: int
     message: Msg
 
 
 class NatsQueries:
-    """See the module. Uses a connection that somebody else closes."""
+    """Sends queries and finds their answers. Uses a connection that its caller closes."""
 
     def __init__(
         self, connection: NatsClient, clock: Clock, roster: Roster, token: str = ""
@@ -55,7 +55,7 @@ class NatsQueries:
         self._waiting: dict[str, asyncio.Queue[_Reply]] = {}
 
     async def ask(self, name: str, payload: bytes, timeout_s: float) -> bytes:
-        """The encoded answer of some controller. Raises Unavailable, ConnectionLost."""
+        """Return the encoded answer of a controller. Raises Unavailable, ConnectionLost."""
         number = str(next(self._numbers))
         question = _Question(self, name, payload, number)
         self._waiting[number] = question.replies
@@ -72,7 +72,7 @@ class NatsQueries:
     async def _listen(self) -> None:
         if self._listens:
             return
-        self._listens = True  # what others publish meanwhile leaves behind this subscription
+        self._listens = True  # Publications of other tasks leave after this subscription.
         try:
             with keeping_cancellation():
                 await self._connection.subscribe(f"{self._inbox}.>", cb=self._receive)
@@ -97,11 +97,11 @@ class NatsQueries:
         try:
             found = ControllerList.model_validate_json(message.data)
         except ValidationError:
-            return  # an error; who is there is asked again soon
+            return  # The answer is an error; the list is requested again soon.
         self._roster.listed((one.controller_id, one.live) for one in found.controllers)
 
     async def send(self, controller: str, name: str, payload: bytes, reply: str) -> None:
-        """Ask a controller by its name; "": whichever one NATS chooses."""
+        """Send to a controller by its name; "": to the queue group, where NATS chooses."""
         subject = subjects.direct_query(controller, name) if controller else subjects.query(name)
         request = enveloped(payload, self._token)
         with keeping_cancellation():
@@ -122,7 +122,7 @@ class NatsQueries:
 
 
 class _Question:
-    """One question until its answer; `replies` gets what comes for it."""
+    """One question until its answer; `replies` receives its answers."""
 
     def __init__(self, queries: NatsQueries, name: str, payload: bytes, number: str) -> None:
         self._queries = queries
@@ -131,9 +131,9 @@ class _Question:
         self._number = number
         self.replies: asyncio.Queue[_Reply] = asyncio.Queue(SENT_MAX)
         self._asked: list[str] = []
-        """Controllers, in the order in which they were asked; "": the group."""
+        """The controllers in the order in which they were asked; "": the group."""
         self._without: set[str] = set()
-        """Those of them where nobody listens."""
+        """Those of them that do not listen."""
 
     async def answer(self, timeout_s: float) -> bytes:
         """See `NatsQueries.ask`."""
@@ -159,7 +159,7 @@ class _Question:
         await self._queries.send(controller, self._name, self._payload, reply)
 
     async def _hedge(self) -> None:
-        """Ask a second one the same, if one is known to answer and the budget has it."""
+        """Ask a second controller if one is known to answer and the budget allows it."""
         first, now_s = self._asked[-1], self._queries.now_s()
         second = self._queries.roster.choose(now_s, but=first)
         if second and self._queries.budget.take():
@@ -167,7 +167,7 @@ class _Question:
             await self._ask(second)
 
     async def _next(self, until_s: float) -> bytes | None:
-        """The first answer that comes by then. Raises Unavailable when nobody listens."""
+        """Return the first answer until then. Raises Unavailable if no controller listens."""
         while True:
             left_s = until_s - self._queries.now_s()
             try:
@@ -182,7 +182,7 @@ class _Question:
             await self._ask_another(controller)
 
     async def _ask_another(self, controller: str) -> None:
-        """Nobody listens where that one should; NATS tells so at once."""
+        """NATS reports at once that the controller does not listen: ask the group instead."""
         self._queries.roster.was_silent(controller, self._queries.now_s())
         self._without.add(controller)
         if "" not in self._asked:
@@ -196,5 +196,5 @@ def _is_nobody(message: Msg) -> bool:
 
 
 def _answered_by(message: Msg) -> str:
-    """A controller's answer says by its own reply subject where to ask that controller again."""
+    """The reply subject of a controller's answer names that controller. "": the answer has none."""
     return subjects.asked_controller(message.reply)

@@ -1,9 +1,10 @@
-"""Which points of the shards a query must demand, so that its caller reads what it has written.
+"""The points of the shards that a query demands, so that its caller reads its own writes.
 
-A controller answers from what it has folded, which may be behind what another one has told. So
-answers carry read tokens, a client remembers the newest one of each shard, and its queries demand
-them. A program that works for several callers, as the gateway does, keeps their points apart by
-`on_behalf_of`: what one caller demands costs no other caller a wait.
+A controller answers from the events that it has folded, and it may lag behind a controller that
+answered earlier. Answers therefore carry read tokens, a client remembers the newest one of each
+shard, and its queries demand them. A program that works for several callers, as the gateway does,
+keeps their points apart by `on_behalf_of`: the points that one caller demands cost no other caller
+a wait.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -44,7 +45,7 @@ class ReadTokens:
         self.merge(points)
 
     def merge(self, points: Iterable[ReadToken]) -> None:
-        """Know these, too. Order and repetition change nothing."""
+        """Add these points. Order and repetition make no difference."""
         for point in points:
             if point.sequence > self._sequences.get(point.shard, 0):
                 self._sequences[point.shard] = point.sequence
@@ -54,14 +55,14 @@ class ReadTokens:
         self._sequences.clear()
 
     def forget(self, shard: int, sequence: int) -> bool:
-        """Forget a point that proved wrong → whether it was known here."""
+        """Forget a point that proved wrong; return whether it was known here."""
         if self._sequences.get(shard) != sequence:
             return False
         del self._sequences[shard]
         return True
 
     def points(self, shards: Collection[int] | None = None) -> tuple[ReadToken, ...]:
-        """Those of the shards (None: of all), by shard."""
+        """Return the points of the shards (None: of all), sorted by shard."""
         return tuple(
             ReadToken(shard=shard, sequence=sequence)
             for shard, sequence in sorted(self._sequences.items())
@@ -69,7 +70,7 @@ class ReadTokens:
         )
 
     def demanded_by(self, query: Q) -> Q:
-        """The query, demanding what is known here of the shards that it reads."""
+        """Return the query with the points known here of the shards that it reads."""
         merged = ReadTokens((*query.points(), *self.points(shards_read_by(query)))).points()
         if not merged:
             return query
@@ -81,7 +82,7 @@ class ReadTokens:
 
     @classmethod
     def parse(cls, text: str) -> "ReadTokens":
-        """What `str` has written, or "". Raises InvalidRequest."""
+        """Parse the output of `str`, or "". Raises InvalidRequest."""
         points = [_parsed(part, text) for part in text.split(",") if part]
         if len(points) > SHARD_COUNT:
             raise _not_tokens(text)
@@ -105,7 +106,7 @@ def on_behalf_of(caller: ReadTokens) -> Iterator[None]:
 
 
 class Memory:
-    """What one client has learned, and what the caller on whose behalf it asks has."""
+    """The points that one client has learned; joins them with those of the present caller."""
 
     def __init__(self) -> None:
         self._own = ReadTokens()
@@ -117,9 +118,9 @@ class Memory:
         return demanding if caller is None else caller.demanded_by(demanding)
 
     def forget(self, wrong: ReadTokenUnknown) -> bool:
-        """Demand what is unknown to the cluster no more → whether it was this client that did.
+        """Stop demanding a point that the cluster does not know; return whether this client did.
 
-        A restore can take a cluster back behind what its clients have seen.
+        A restore can take a cluster back behind points that its clients have seen.
         """
         shard, sequence = wrong.fields.get("shard"), wrong.fields.get("sequence")
         if not isinstance(shard, int) or not isinstance(sequence, int):
@@ -127,7 +128,7 @@ class Memory:
         return self._own.forget(shard, sequence)
 
     def learn(self, points: Iterable[ReadToken]) -> None:
-        """Demand these from now on."""
+        """Demand these points from now on."""
         learned = tuple(points)
         self._own.merge(learned)
         if (caller := _caller.get()) is not None:
@@ -142,7 +143,7 @@ def points_in(answer: Contract) -> tuple[ReadToken, ...]:
 
 
 def shards_read_by(query: Query) -> Collection[int] | None:
-    """The shards from whose domain events the answer follows; None: any may count."""
+    """The shards whose domain events determine the answer; None: possibly all of them."""
     if isinstance(query, _OUTSIDE):
         return ()
     scope: str = getattr(query, "scope", "")

@@ -1,10 +1,10 @@
-"""Requests to whichever store serves a segment, repeated until one answers.
+"""Requests to the store that serves a segment, repeated until a store answers.
 
     look up, connect ──► request ──► answer
           ▲                 │
           └──after a pause── lost, wrong host, unavailable
 
-For requests that may be repeated: what was asked may have been performed when its answer got lost.
+Only for requests that may be repeated: a store may have performed a request whose answer got lost.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import GetSegmentInfo, M, Request, SegmentInfo
 
 ANSWER_TIME_S = 20.0
-"""What a store may need beyond the wait that it was asked for."""
+"""The time that a store may need beyond the wait that the request asks for."""
 
 NewRequest = Callable[[int], Request]
-"""The request that quotes a container epoch."""
+"""Builds the request, which quotes the given container epoch."""
 
 
 class SegmentCalls:
-    """One segment. `backoff` bounds the time without any answer."""
+    """The requests to one segment. `backoff` bounds the time without any answer."""
 
     def __init__(
         self, segment: str, *, directory: SegmentDirectory, clock: Clock, backoff: Backoff
@@ -35,7 +35,7 @@ class SegmentCalls:
         self._backoff = backoff
 
     async def info(self) -> SegmentInfo:
-        """The segment's present bounds. Raises as `ask`."""
+        """Return the segment's present bounds. Raises as `ask`."""
 
         def request(container_epoch: int) -> Request:
             return GetSegmentInfo(segment=self.segment, container_epoch=container_epoch)
@@ -45,9 +45,9 @@ class SegmentCalls:
     async def ask(
         self, request: NewRequest, expected: type[M], *, timeout_s: float = ANSWER_TIME_S
     ) -> tuple[M, bytes]:
-        """Ask the segment's store, wherever it is by now, until it answers.
+        """Send the request to the store that serves the segment now, until it answers.
 
-        Raises what retrying cannot cure, and the last error when the retry time is used up.
+        Raises errors that a retry cannot cure, and the last error when the retry time is used up.
         """
         while True:
             location: SegmentLocation | None = None

@@ -45,7 +45,7 @@ UPGRADE_REQUIRED = 426
 
 
 class Tunnel(asyncio.Transport, asyncio.Protocol):
-    """See the module. `opened` fails with the reason if the gateway opens no tunnel."""
+    """A WebSocket as a transport. `opened` raises the reason if the gateway opens no tunnel."""
 
     def __init__(self, door: Door, calls: GatewayCalls, connection: asyncio.Protocol) -> None:
         super().__init__()
