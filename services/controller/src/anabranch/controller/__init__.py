@@ -1,1 +1,1 @@
-"""The controller: decides what the streams are and has it performed."""
+"""The controller: decides changes of the metadata and performs the work that follows."""

@@ -2,14 +2,14 @@
 
     backup URL                        write everything to a directory or bucket
     restore URL [--backup NAME]       fill an empty cluster, before any controller starts
-    verify                            read every subject as a controller would
+    verify                            read every subject as a controller does
     repair SUBJECT [--yes]            bring a damaged aggregate back to its last good state
            [--from-backup URL]
 
-Needs the NATS server alone. ``--nats`` or ``ANABRANCH_NATS_URL`` is its URL, a data directory or an
-endpoints file; put a URL with a password into the variable, since other users of the machine see
-arguments. Ends with 1 if verify found damage that is not healed, or if a repair is to be done; with
-0 if all is well or was done.
+The command needs only the NATS server. ``--nats`` or ``ANABRANCH_NATS_URL`` is its URL, a data
+directory or an endpoints file; put a URL with a password into the variable, since other users of
+the machine see arguments. The exit status is 1 if verify found damage that is not healed, if a
+repair needs ``--yes``, and after an error, which goes to stderr as JSON; otherwise it is 0.
 """
 
 import argparse
@@ -66,14 +66,14 @@ async def lines_of_backup(metadata: Metadata, url: str) -> AsyncIterator[Line]:
 
 
 async def lines_of_restore(metadata: Metadata, url: str, name: str) -> AsyncIterator[Line]:
-    """Restore the named backup, or the newest."""
+    """Restore the named backup, by default the newest."""
     storage = await open_chunk_storage_read_only(url, limit_s=CALL_S_MAX)
     report = await restore(metadata, storage, name or await newest_backup(storage))
     yield {"restore": "done", **asdict(report)}
 
 
 async def lines_of_verify(metadata: Metadata) -> AsyncIterator[Line]:
-    """Every finding, then the count; the last line says whether all is well."""
+    """Yield every finding, then one line with the verdict and the counts."""
     message_count = damaged_count = 0
     async for found in verify(metadata.events, Repositories(metadata.events, SystemIds())):
         if isinstance(found, Finding):
@@ -92,7 +92,7 @@ async def lines_of_verify(metadata: Metadata) -> AsyncIterator[Line]:
 async def lines_of_repair(
     metadata: Metadata, subject: str, backup_url: str, *, yes: bool
 ) -> AsyncIterator[Line]:
-    """What the repair does or would do; the last line says what became of it."""
+    """Yield the plan of the repair, then one line with its result."""
     repositories = Repositories(metadata.events, SystemIds())
     spare: list[EventMessage] = []
     if backup_url and subject.count(".") > 3:
@@ -145,7 +145,7 @@ def _explained(plan: RepairPlan) -> list[Line]:
 
 @asynccontextmanager
 async def opened(where: str, *, create: bool) -> AsyncIterator[Metadata]:
-    """The metadata behind a NATS server. `create`: make streams and buckets where absent."""
+    """Open the metadata of a NATS server. `create`: create missing streams and buckets."""
     client = await connect_nats(nats_target(where), "metadata", deadline_s=CONNECT_S_MAX)
     try:
         if create:
@@ -162,11 +162,11 @@ async def opened(where: str, *, create: bool) -> AsyncIterator[Metadata]:
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m anabranch.controller.metadata")
     given = os.environ.get("ANABRANCH_NATS_URL", "")
     parser.add_argument(
-        "--nats", required=not given, default=given, help="where the cluster's NATS server is"
+        "--nats", required=not given, default=given, help="the address of the cluster's NATS server"
     )
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("backup").add_argument("url")
@@ -182,7 +182,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 async def perform(options: argparse.Namespace) -> int:
-    """Do what was asked and print it; the exit status."""
+    """Perform the command and print its lines; return the exit status."""
     last: Line = {}
     async with opened(options.nats, create=options.what == "restore") as metadata:
         match options.what:
@@ -202,7 +202,7 @@ async def perform(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """The process's exit status."""
+    """Run the command line; return the exit status."""
     configure_logs("metadata", "error")
     try:
         return asyncio.run(perform(parsed()))

@@ -1,12 +1,12 @@
-"""Reading every subject of the event store, and mending one aggregate.
+"""Checks every subject of the event store, and repairs one aggregate.
 
-`verify` folds every subject as a controller would and tells what it could not read. Damage that a
-later snapshot has healed is told too, but hurts nobody.
+`verify` folds every subject as a controller does and reports the messages that it cannot read. It
+also reports damage that a later snapshot has healed, which does no harm.
 
-`plan_repair` finds the last state of a damaged aggregate that can be trusted, which is the
-one before the damage. Messages of a backup stand in for those that cannot be read, wherever it has
-them; if it has all of them, nothing is lost. `perform_repair` appends that state as a snapshot,
-under a revision that no message ever had, and changes nothing else.
+`plan_repair` finds the last state of a damaged aggregate that can be trusted: the state before the
+damage. Messages of a backup replace unreadable ones; if the backup has all of them, the repair
+loses nothing. `perform_repair` appends the trusted state as a snapshot, under a revision that no
+message ever had, and changes nothing else.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ from anabranch.controller.workflows.repositories import Repositories
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that cannot be read. `healed`: a later snapshot holds what it was about."""
+    """An unreadable message or subject. `healed`: a later snapshot restores its aggregate."""
 
     subject: str
     error: AnabranchError
@@ -46,21 +46,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would do.
+    """The effects of a repair before it is performed.
 
-    `trusted` is the state that would be appended, and the revision up to which it holds; `present`
-    the same as it would have to follow what is stored; `given_up` the messages behind it.
+    `trusted` is the state that the repair appends, with its revision. `present` is the same state
+    positioned behind the last stored message. `given_up` are the stored messages after `trusted`.
     """
 
     trusted: Loaded[Any]
     present: Loaded[Any]
     given_up: Sequence[EventMessage]
     from_backup: int
-    """Messages that only the backup has in a readable form."""
+    """The number of messages that are readable only in the backup."""
 
 
 async def verify(store: EventStore, repositories: Repositories) -> AsyncIterator[Finding | int]:
-    """What cannot be read, and after each shard how many messages it has. Raises Unavailable."""
+    """Yield every finding, and after each shard its message count. Raises Unavailable."""
     for shard in range(SHARD_COUNT):
         by_subject: defaultdict[str, list[EventMessage]] = defaultdict(list)
         async for message in store.scan(shard, event_stream_subjects(shard)):
@@ -74,7 +74,7 @@ async def verify(store: EventStore, repositories: Repositories) -> AsyncIterator
 def check_subject(
     subject: str, messages: Sequence[EventMessage], repositories: Repositories
 ) -> list[Finding]:
-    """What of one subject's messages, oldest first, cannot be read."""
+    """Return the findings among one subject's messages, which are sorted oldest first."""
     repository = repositories.of(subject)
     if repository is not None:
         return _check_aggregate(messages, repository)
@@ -119,14 +119,14 @@ def _check_chunk(messages: Sequence[EventMessage]) -> None:
     only = messages[0]
     if len(messages) != 1 or only.kind != KIND_CHUNK:
         raise Corrupt(
-            only.body.decode() if only.kind == KIND_DAMAGED else "no history chunk",
+            only.body.decode() if only.kind == KIND_DAMAGED else "not a history chunk",
             subject=only.subject,
             sequence=only.sequence,
         )
 
 
 def _check_unknown(messages: Sequence[EventMessage]) -> None:
-    raise Corrupt("a subject of an unknown kind", subject=messages[0].subject)
+    raise Corrupt("the subject is of an unknown kind", subject=messages[0].subject)
 
 
 _OTHERS: Mapping[str, Callable[[Sequence[EventMessage]], None]] = {
@@ -136,7 +136,7 @@ _OTHERS: Mapping[str, Callable[[Sequence[EventMessage]], None]] = {
     "history": _check_chunk,
     "txnout": _check_chunk,
 }
-"""What is beside the aggregates, by the kind that subjects name. Each raises Corrupt."""
+"""Checks of the subjects that belong to no aggregate, by kind. Each raises Corrupt."""
 
 
 async def plan_repair(
@@ -145,10 +145,11 @@ async def plan_repair(
     subject: str,
     backed_up: Iterable[EventMessage] = (),
 ) -> RepairPlan | None:
-    """How to mend an aggregate; None if it can be read.
+    """Plan the repair of an aggregate; None if the aggregate can be read.
 
-    `backed_up`: the messages of the subject that a backup has. Raises InvalidRequest (nothing
-    that can be repaired), ObjectNotFound (no such subject), Unavailable.
+    `backed_up`: the subject's messages in a backup. Raises InvalidRequest (the subject cannot be
+    repaired, or the backup is of another history), ObjectNotFound (the subject has no messages),
+    CorruptEvent (no message can be trusted), FormatTooNew, Unavailable.
     """
     repository = repositories.of(subject) if subject.count(".") > 3 else None
     if repository is None:
@@ -165,7 +166,7 @@ async def plan_repair(
     if not findings:
         return None
     if isinstance(findings[0].error, FormatTooNew):
-        raise findings[0].error  # it is not damaged: a newer release reads it
+        raise findings[0].error  # The message is not damaged: a newer release reads it.
     return _plan(repository, messages, list(backed_up))
 
 
@@ -186,7 +187,7 @@ def _plan(
         except Corrupt:
             if trusted.revision:
                 break
-            continue  # remains of what a snapshot further on holds
+            continue  # A remainder of messages whose state a later snapshot holds.
         used.add(revision)
     if not trusted.revision:
         raise CorruptEvent(
@@ -209,7 +210,7 @@ def _plan(
 
 
 def _with_revisions(messages: Sequence[EventMessage]) -> Iterator[tuple[int, EventMessage]]:
-    """Each message with its revision; a damaged one had at most the one after its neighbour's."""
+    """Yield each message with its revision; a damaged one counts one above the message before."""
     highest = 0
     for message in messages:
         highest = highest + 1 if message.kind == KIND_DAMAGED else max(highest, message.revision)
@@ -231,7 +232,7 @@ def _require_same_history(
 
 
 async def perform_repair(repositories: Repositories, plan: RepairPlan) -> int:
-    """Append the trusted state; returns the sequence. Raises WrongExpectedSequence."""
+    """Append the trusted state; return its sequence. Raises WrongExpectedSequence."""
     repository = repositories.of(plan.present.subject)
-    assert repository is not None, "a plan is of an aggregate"
+    assert repository is not None, "a plan names an aggregate"
     return (await repository.snapshot(plan.present)).sequence

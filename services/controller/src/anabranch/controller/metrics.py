@@ -1,4 +1,4 @@
-"""What the controller counts: commands, queries, steps, and what its parts know at any moment."""
+"""The controller's metrics: counts of commands, queries and steps, and gauges of its parts."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,8 +15,11 @@ PREFIX = "anabranch_controller_"
 
 @dataclass(slots=True)
 class RetentionCounts:
-    """Counts of retention since the start. Truncations and bytes are counted when they begin, by
-    rule. `refused`: streams whose last truncation a store refused, as of the last round."""
+    """Counts of retention since the start of the process.
+
+    Truncations and their bytes count by rule, when the truncation begins. `refused`: the number
+    of streams whose last truncation a store refused, as of the last round.
+    """
 
     looks: int = 0
     truncations: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -26,7 +29,7 @@ class RetentionCounts:
 
 
 class ControllerMetrics:
-    """Plain numbers; labels are kinds, outcomes and steps, never names of scopes or streams."""
+    """Counters and histograms. Labels are kinds, outcomes and steps, never names of streams."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -101,7 +104,7 @@ class ControllerMetrics:
         failing: Callable[[], int],
         folds: Callable[[], int],
     ) -> None:
-        """Add what the controller's parts know at any moment; once."""
+        """Register the gauges of workflows and of the mirror; call once."""
         self._metrics.gauge(
             f"{PREFIX}workflows_active", "Scopes and streams with active workflows", active
         )
@@ -118,7 +121,7 @@ class ControllerMetrics:
         defects: Callable[[], Mapping[tuple[str, ...], int]],
         parked: Callable[[], Mapping[tuple[str, ...], float]],
     ) -> None:
-        """Add what failed because of defects; once."""
+        """Register the metrics of contained defects; call once."""
         self._metrics.counter(
             f"{PREFIX}defects_total", "Unexpected errors, contained", defects, ("part",)
         )
@@ -135,7 +138,7 @@ class ControllerMetrics:
         changes: Callable[[], Mapping[tuple[str, ...], int]],
         parked: Callable[[], int],
     ) -> None:
-        """Add what is known of the buckets at any moment; once."""
+        """Register the metrics of buckets and of parked commands; call once."""
         self._metrics.gauge(f"{PREFIX}buckets_owned", "Buckets that this controller owns", owned)
         self._metrics.gauge(
             f"{PREFIX}buckets_by_rendezvous",
@@ -152,7 +155,7 @@ class ControllerMetrics:
         )
 
     def watch_scaling(self, verdicts: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        """Add the verdicts of auto-scaling at any moment; once."""
+        """Register the gauge of auto-scaling's verdicts; call once."""
         self._metrics.gauge(
             f"{PREFIX}scaling_segments",
             "Segments of owned streams with a scaling policy, by verdict",
@@ -167,7 +170,7 @@ class ControllerMetrics:
         holds: Callable[[], Mapping[tuple[str, ...], float]],
         leads: Callable[[], int],
     ) -> None:
-        """Add what this controller sees of the cluster; once."""
+        """Register the gauges of this controller's view of the cluster; call once."""
         self._metrics.gauge(
             f"{PREFIX}members",
             "Controllers and segment stores, as this controller sees them",
@@ -180,7 +183,7 @@ class ControllerMetrics:
     def watch_transactions(
         self, *, ages: Callable[[], TransactionAges], purged: Callable[[], int]
     ) -> None:
-        """Add what is known of transactions at any moment; once."""
+        """Register the metrics of transactions; call once."""
         self._metrics.gauge(
             f"{PREFIX}transactions",
             "Transactions that have not ended, of all buckets",
@@ -200,7 +203,7 @@ class ControllerMetrics:
         )
 
     def watch_retention(self, counts: RetentionCounts) -> None:
-        """Add the counts of retention; once."""
+        """Register the counts of retention; call once."""
         self._metrics.counter(
             f"{PREFIX}retention_looks_total",
             "Looks at streams with a retention policy",
@@ -230,34 +233,34 @@ class ControllerMetrics:
         )
 
     def now_s(self) -> float:
-        """Where measuring begins."""
+        """The monotonic time, from which durations are measured."""
         return self._clock.monotonic()
 
     def commanded(self, kind: str, outcome: str, began_s: float) -> None:
-        """A command was handled: accepted, rejected or left for another try."""
+        """Count a handled command. Outcomes: accepted, rejected, or left for another try."""
         self.commands[kind, outcome] += 1
         self._command_seconds.record(self.now_s() - began_s, {"kind": kind})
 
     def decided(self, outcome: str) -> None:
-        """A transaction got its outcome: committed, or why it is aborted."""
+        """Count a decided transaction. Outcomes: committed, or the reason of its abort."""
         self.transactions[(outcome,)] += 1
 
     def scaled(self, action: str, outcome: str, waited_s: float | None = None) -> None:
-        """Auto-scaling decided something; `waited_s`: since it was seen, if it was accepted."""
+        """Count a decision of auto-scaling. `waited_s`: from observation to accepted scale."""
         self.scaling[action, outcome] += 1
         if waited_s is not None:
             self._scaling_seconds.record(waited_s, {"action": action})
 
     def expired(self, late_s: float) -> None:
-        """A transaction was aborted so long after its deadline."""
+        """Record how long after its deadline a transaction was aborted."""
         self._expiry_seconds.record(late_s)
 
     def job_began(self, job: str, late_s: float) -> None:
-        """A round of a periodic job began so long after its period was over."""
+        """Record how late a round of a periodic job began."""
         self._job_late_seconds.record(late_s, {"job": job})
 
     def asked(self, query: str, outcome: str, began_s: float) -> None:
-        """A query was answered, or its outcome is an error's code."""
+        """Count an answered query. If it failed, the outcome is the error's code."""
         self.queries[query, outcome] += 1
         self._query_seconds.record(self.now_s() - began_s, {"query": query})
 
@@ -279,5 +282,5 @@ def _oldest_s(found: TransactionAges, now_ms: int) -> Mapping[tuple[str, ...], f
 
 
 def uncounted() -> ControllerMetrics:
-    """For parts that run outside a controller."""
+    """Metrics that no endpoint serves, for parts that run outside a controller."""
     return ControllerMetrics(silent_metrics(), SystemClock())

@@ -1,4 +1,4 @@
-"""What the controller's workflows need from outside. Each port has a fake in tests/kit."""
+"""The ports of the controller's workflows. Each port has a fake in tests/kit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -20,80 +20,81 @@ from anabranch.controller.domain.writer_times import MarkPage
 
 
 class SegmentStores(Protocol):
-    """Control requests on segments, wherever they live. All are idempotent.
+    """Control requests to the stores that serve the segments. All are idempotent.
 
-    A request older (by stamp) than what the segment has seen raises StaleRequest. A container
-    that nobody serves at the moment raises Unavailable. Every call ends within its deadline.
+    A request with a stamp older than the segment's raises StaleRequest. If no store serves the
+    container at the moment, the call raises Unavailable. Every call ends within its deadline.
     """
 
     async def create_segment(self, segment: str, stamp: Stamp) -> None:
-        """Create it empty; already there under this stamp is success."""
+        """Create the segment empty. If it exists under this stamp, the call succeeds."""
         ...
 
     async def seal_segment(self, segment: str, stamp: Stamp) -> int:
-        """Forbid appends; returns the final length in bytes. Already sealed is success."""
+        """Forbid appends; return the final length in bytes. A sealed segment is success."""
         ...
 
     async def check_truncation(self, segment: str, offset: int, stamp: Stamp) -> None:
-        """Return if `truncate_segment` would succeed now; nothing changes.
+        """Return if `truncate_segment` would succeed now. Changes nothing.
 
         Raises NotAtBoundary, InvalidRequest (beyond the end).
         """
         ...
 
     async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
-        """Give up what lies before the offset; at or behind the start already is success.
+        """Delete the bytes before the offset. If the segment begins there or later, succeed.
 
         Raises NotAtBoundary with the nearest `lower` boundary, InvalidRequest (beyond the end).
         """
         ...
 
     async def segment_length(self, segment: str) -> int:
-        """Its present length in bytes. Raises SegmentNotFound."""
+        """The segment's present length in bytes. Raises SegmentNotFound."""
         ...
 
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
-        """Append the sources to the segment, in order, and leave tombstones of them; returns where
-        the last one ends. Sources of transactions need not be sealed. Merged before is success.
+        """Append the sources to the segment, in order, and replace them by tombstones.
 
-        Raises SegmentNotFound (a source that never was), SegmentSealed (the target).
+        Returns the offset at which the last source ends. Sources of transactions need not be
+        sealed. A source that was merged before counts as success. Raises SegmentNotFound (a source
+        never existed), SegmentSealed (the target is sealed).
         """
         ...
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
-        """Delete, leaving a tombstone; unknown is success (and leaves the tombstone)."""
+        """Replace the segment by a tombstone. An unknown segment also gets one; this is success."""
         ...
 
 
 class StreamListing(Protocol):
-    """Which streams there are, as of now."""
+    """The streams that this controller knows."""
 
     def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
-        """The stream as it was known to be lately; None: it never was."""
+        """The stream as this controller last folded it; None: the stream never existed."""
         ...
 
     async def stream_at_head(self, ref: StreamRef) -> Loaded[Stream] | None:
-        """The same with everything stored before the call."""
+        """The stream with all events stored before the call; None: the stream never existed."""
         ...
 
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """The scope's streams that are not deleted, half-created ones included.
 
-        Whatever was stored before the call is taken into account, in every shard.
+        The answer includes all events stored before the call, in every shard.
         """
         ...
 
 
 class GroupListing(Protocol):
-    """Which reader groups there are."""
+    """The reader groups that this controller knows."""
 
     async def group_at_head(self, ref: GroupRef) -> Loaded[ReaderGroup] | None:
-        """The group with everything stored before the call; None: it never was."""
+        """The group with all events stored before the call; None: the group never existed."""
         ...
 
 
 class StreamHistories(Protocol):
-    """The epochs of streams, wherever they are kept."""
+    """The epochs of streams: those in the stream's own state and those in history chunks."""
 
     async def of(self, stream: Stream) -> History:
         """All epochs of the stream. Raises Unavailable, CorruptEvent, FormatTooNew."""
@@ -105,51 +106,52 @@ class StreamHistories(Protocol):
 
 
 class TransactionListing(Protocol):
-    """Which transactions of a stream there are: those that have not ended, and those that have and
-    of which the stream does not know yet."""
+    """A stream's transactions: all that have not ended, and ended ones that it has not noted."""
 
     def seen(self, stream: Stream) -> TransactionsSeen:
-        """What they ask of the stream, as known by now."""
+        """Whether the stream has transactions to commit or to note, as last folded."""
         ...
 
     async def settle(self, loaded: Loaded[Stream]) -> None:
-        """Know of them all that was stored before the stream's last event. Raises Unavailable."""
+        """Fold all their events stored before the stream's last event. Raises Unavailable."""
         ...
 
     async def transactions_at(
         self, stream: StreamRef, incarnation: int, sequence: int
     ) -> Sequence[Loaded[Transaction]]:
-        """All of them, with everything that the stream's shard had stored up to that sequence.
+        """All of them, with all events of the stream's shard up to that sequence.
 
-        Those to be committed come first, in commit order. Raises Unavailable, Corrupt.
+        Transactions to be committed come first, in commit order. Raises Unavailable, Corrupt.
         """
         ...
 
     async def decided_at(
         self, stream: StreamRef, incarnation: int, sequence: int
     ) -> Sequence[Loaded[Transaction]]:
-        """`transactions_at`, but for those that are open: it costs the same however many are."""
+        """`transactions_at` without the open ones; the cost does not depend on their number."""
         ...
 
 
 class OutcomeChunks(Protocol):
-    """What became of the transactions of streams, as far as streams need not keep it."""
+    """The outcomes of ended transactions that the streams' own states no longer hold."""
 
     async def archive(self, stream: Stream, outcomes: Sequence[Outcome]) -> None:
         """Store the stream's next chunk of outcomes. Idempotent. Raises Unavailable."""
         ...
 
     async def forget(self, stream: Stream, chunks: Sequence[int]) -> None:
-        """Delete chunks for good. Idempotent. Raises Unavailable."""
+        """Delete chunks permanently. Idempotent. Raises Unavailable."""
         ...
 
     async def forget_all(self, stream: Stream, below_sequence: int) -> None:
-        """The stream is deleted: give up all chunks, and what applications committed, as far as it
-        was stored before that sequence of its shard. Idempotent. Raises Unavailable."""
+        """Delete the records of a deleted stream: chunks and the commits of applications.
+
+        Only records stored below that sequence of the shard go. Idempotent. Raises Unavailable.
+        """
         ...
 
     async def find(self, stream: Stream, transaction: str) -> Outcome | None:
-        """The outcome of an ended transaction; None: it is forgotten, or never was.
+        """The outcome of an ended transaction; None: it is forgotten or never existed.
 
         Raises Unavailable, CorruptEvent, FormatTooNew.
         """
@@ -157,56 +159,56 @@ class OutcomeChunks(Protocol):
 
 
 class CommandSender(Protocol):
-    """Where commands wait to be decided."""
+    """The queue in which commands wait for their decision."""
 
     async def post(self, command: Command) -> None:
-        """Queue it durably; it may be decided more than once. Raises Unavailable."""
+        """Queue the command durably. It may be decided more than once. Raises Unavailable."""
         ...
 
 
 class ParkedCommands(Protocol):
-    """Commands that were put aside because handling them fails. All may raise Unavailable."""
+    """The store of commands whose handling fails. All calls may raise Unavailable."""
 
     async def park(self, command: ParkedCommand) -> None:
-        """Keep it, durably; one of the same bucket and id takes the place of the older one."""
+        """Store the command durably, in place of an older one with the same bucket and id."""
         ...
 
     async def page(self, after: int, count: int) -> Sequence[tuple[int, ParkedCommand]]:
-        """Up to `count` of them with their numbers, which grow, from the first above `after`."""
+        """Up to `count` commands with their ascending numbers, from the first above `after`."""
         ...
 
     async def redrive(self, command_id: str) -> bool:
-        """Publish it again as it came, then remove it; False if none has that id.
+        """Publish the command again unchanged, then remove it; False if none has that id.
 
-        After a crash in between both may be done again: the command is recognised by its id.
+        After a crash between the two, both may be repeated: controllers recognise the id.
         """
         ...
 
     async def drop(self, command_id: str) -> bool:
-        """Remove it for good; False if none has that id."""
+        """Remove the command permanently; False if none has that id."""
         ...
 
 
 class WriterTimes(Protocol):
-    """What the writers of streams noted last of time. It may be lost, or be a little old.
+    """The latest time mark of each writer. Marks may be lost, and reads may be a little old.
 
-    Per incarnation of a stream it is kept of a bounded number of writers, and for a bounded time.
-    Every call ends within a second or so; all raise Unavailable.
+    The store keeps marks of a bounded number of writers per incarnation of a stream, for a bounded
+    time. Every call ends within about a second; all raise Unavailable.
     """
 
     async def note(
         self, stream: StreamRef, incarnation: int, writer_id: str, timestamp_ms: int,
         positions: StreamCut,
     ) -> None:  # fmt: skip
-        """The writer's mark from now on; the same again is success.
+        """Store the writer's mark; the same mark again is success.
 
-        Raises InvalidRequest (its time, or its position in a segment, goes back), Overloaded (too
-        many writers).
+        Raises InvalidRequest (the time, or a position in a segment, goes back), Overloaded (the
+        stream has too many writers).
         """
         ...
 
     async def remove(self, stream: StreamRef, incarnation: int, writer_id: str) -> bool:
-        """Forget the writer's mark; False if there is none."""
+        """Forget the writer's mark; False if it has none."""
         ...
 
     async def page(self, stream: StreamRef, incarnation: int, after: str, count: int) -> MarkPage:
@@ -219,24 +221,26 @@ class WriterTimes(Protocol):
 
 
 class TransactionTimers(Protocol):
-    """The timer wheel: per bucket, which members (transactions) have a deadline, and when.
+    """The timer wheel: the deadlines of members (transactions), per bucket.
 
-    It is an index that may be lost, emptied or old at any time: whoever uses it knows the
-    deadlines from elsewhere, looks there before acting on a member, and sweeps there for members
-    that were lost. Deadlines are of the controllers' clocks, so the caller says what time it is.
-    Every call ends within a second or so; all raise Unavailable, and may then have been done or
-    not. All but `due` are idempotent.
+    This index may be lost, emptied or old at any time. Its user keeps the deadlines elsewhere,
+    checks them there before it acts on a member, and sweeps there for members that the index lost.
+    Deadlines are times of the controllers' clocks, so the caller passes the present time. Every
+    call ends within about a second. All calls may raise Unavailable, with or without having had
+    their effect. All calls but `due` are idempotent.
     """
 
     async def arm(self, bucket: int, deadlines_ms: Mapping[str, int]) -> None:
-        """The members' deadlines from now on, in place of earlier ones; of an Unavailable some may
-        be armed."""
+        """Set the members' deadlines, in place of earlier ones.
+
+        After Unavailable, some of them may be set.
+        """
         ...
 
     async def due(self, bucket: int, now_ms: int, limit: int) -> Sequence[str]:
-        """Up to `limit` members whose deadline is at or before `now_ms`, earliest first.
+        """Take out up to `limit` members whose deadline is at or before `now_ms`, earliest first.
 
-        They are taken out: each is given to one caller, and to nobody if the answer is lost.
+        One caller gets each member. If the answer is lost, no caller gets its members.
         """
         ...
 
@@ -246,17 +250,17 @@ class TransactionTimers(Protocol):
 
 
 class AskPeers(Protocol):
-    """Puts a query to every other live controller."""
+    """Sends a query to every other live controller."""
 
     async def __call__(
         self, name: str, payload: bytes, timeout_s: float, /
     ) -> Sequence[tuple[str, bytes]]:
-        """(controller id, encoded answer) of all who answered in time."""
+        """Return (controller id, encoded answer) of each controller that answered in time."""
         ...
 
 
 class TryAgain(Exception):
-    """The command could not be decided now; it must be delivered again."""
+    """The command could not be decided now; the queue must deliver it again."""
 
     def __init__(self, cause: AnabranchError) -> None:
         super().__init__(str(cause))

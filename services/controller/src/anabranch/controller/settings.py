@@ -15,8 +15,10 @@ CONTAINER_COUNT_MAX = 1024
 
 
 class ScalingOptions(BaseModel):
-    """Timings and thresholds of auto-scaling; the profile fills omitted ones. Times in
-    seconds, factors of the target rate."""
+    """Timings and thresholds of auto-scaling; the profile fills omitted ones.
+
+    Times are in seconds. Factors multiply the target rate.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,48 +48,50 @@ class ScalingOptions(BaseModel):
 
 
 class Settings(NatsSettings):
-    """What can be set. A password in a URL is the only secret; `describe` and `repr` mask it."""
+    """The settings. A password in a URL is the only secret; `describe` and `repr` mask it."""
 
     model_config = SettingsConfigDict(env_prefix="ANABRANCH_CONTROLLER_")
 
     nats_url: str = "nats://127.0.0.1:4222"
     redis_url: str = ""
-    """Where the leases of buckets are: redis://host:6379, or with a database's number,
-    redis://host:6379/1: each cluster needs its own. Empty: shared by rendezvous."""
+    """The Redis server of the buckets' leases: redis://host:6379, or with a database's number,
+    redis://host:6379/1: each cluster needs its own. Empty: controllers share buckets by rendezvous,
+    without leases."""
     nats_monitor_url: str = "http://127.0.0.1:8222"
-    """The monitoring port of that server, which tells whether it syncs every write."""
+    """The monitoring URL of the NATS server, which shows whether the server syncs every write."""
     nats_sync: Literal["checked", "unchecked"] = "checked"
-    """`unchecked`: start although the server may lose acknowledged metadata with its power."""
+    """`unchecked`: start although the NATS server may lose acknowledged metadata in a power cut."""
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
-    """Written once at the cluster's first start; another number refuses to start."""
+    """Fixed at the cluster's first start; a controller with another number refuses to start."""
     bucket_count: int | None = Field(default=None, ge=SHARD_COUNT, le=1024, multiple_of=SHARD_COUNT)
-    """Into how many buckets controllers divide their work, for clusters of more than 16 of them.
-    Written once at the cluster's first start, 16 if unset; another number refuses to start."""
+    """The number of buckets that controllers share; more than 16 controllers need more than 16.
+    Fixed at the cluster's first start, 16 if unset; a controller with another number refuses to
+    start."""
     tier2_url: str = ""
-    """The tier 2 of the segment stores, to be told what the streams are; empty: it is not."""
+    """The segment stores' tier 2, in which the controller records the streams; empty: none."""
     tier2_options: ObjectOptions = ObjectOptions()
-    """For tier 2 in an object store, as the segment stores have them."""
+    """Options of tier 2 in an object store, the same as those of the segment stores."""
     controller_id: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")
-    """Names this controller in the cluster; empty: drawn at every start. Two processes must not
-    share one. With a fixed one, a controller that starts again takes its place at once."""
+    """The controller's id in the cluster; empty: drawn at every start. Two processes must not share
+    an id. With a fixed id, a controller that restarts takes its place at once."""
     placement_settle_s: float = Field(default=3.0, ge=0, le=3600)
-    """For how long the live segment stores must have been the same before containers are moved to
-    balance them."""
+    """How long the set of live segment stores must be unchanged before the leader moves containers
+    to balance them."""
     accept_rewound: bool = False
-    """Start although a shard has lost messages that controllers had read: what is missing is known
-    to be lost for good. To be unset again."""
+    """Start although a shard has lost messages that controllers had read. Set it only if these
+    messages are lost for good, and unset it afterwards."""
     trim_after_s: float = Field(default=24 * 3600.0, ge=60.0)
-    """Age of an aggregate's snapshot from which on what the last but one has made superfluous is
+    """The age at which an aggregate's newest snapshot lets the messages before the second-newest be
     deleted; also how long a controller may lag without missing a message."""
     outcomes_kept_s: float = Field(default=24 * 3600.0, ge=60.0)
-    """How long it is remembered what became of a transaction: at least, unless very many of its
-    stream end meanwhile."""
+    """How long controllers remember the outcome of a transaction: at least this long, unless very
+    many transactions of its stream end meanwhile."""
     retention_period_s: float = Field(default=60.0, ge=1.0, le=24 * 3600.0)
-    """How often the retention policies of streams are applied. A policy is exact to this
+    """How often controllers apply the streams' retention policies. A policy is exact to this
     period and to a 32nd of the policy's minimum."""
     scaling: Literal["fast", "classic", "off"] = "fast"
-    """How soon streams with a scaling policy follow their load: within seconds, with Pravega's
-    timings, or not at all."""
+    """How soon streams with a scaling policy follow their load: within seconds (`fast`), with
+    Pravega's timings (`classic`), or not at all (`off`)."""
     scaling_options: ScalingOptions = ScalingOptions()
     """Differences from that profile: as JSON, or one by one as ``…_SCALING_OPTIONS__COLD_S``."""
     health_bind: str = "127.0.0.1:0"
@@ -95,7 +99,7 @@ class Settings(NatsSettings):
 
     @property
     def scaling_profile(self) -> Profile | None:
-        """The timings of auto-scaling; None: it is off."""
+        """The timings of auto-scaling; None: auto-scaling is off."""
         profile = PROFILES.get(self.scaling)
         return None if profile is None else self.scaling_options.changed(profile)
 
