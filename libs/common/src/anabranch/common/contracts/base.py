@@ -1,4 +1,4 @@
-"""How messages on NATS are built: frozen, tagged, numbered."""
+"""The base of messages on NATS: frozen models with a tag and a schema number."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from anabranch.common.errors import AnabranchError, FieldValue, from_body
 
 
 class Contract(BaseModel):
-    """Base of messages: immutable; unknown fields are ignored so that newer peers may add."""
+    """The base of messages. A message is immutable and ignores fields that newer peers add."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore")
 

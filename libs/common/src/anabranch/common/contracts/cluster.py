@@ -1,4 +1,4 @@
-"""Nodes and placements as they are stored in the object store: JSON with a schema number.
+"""Members, placements and constants as the object store holds them: JSON with a schema number.
 
 Keys: a node's record under its node id in `subjects.NODES_BUCKET`, a controller's under its id in
 `subjects.CONTROLLERS_BUCKET`, a container's placement under `placement_key` in
@@ -34,7 +34,7 @@ def placement_key(container: int) -> str:
 
 
 class _StoredObject(Contract):
-    """A value with a schema number: newer ones are refused by name."""
+    """A value with a schema number; an object with a newer number raises FormatTooNew."""
 
     schema_supported: ClassVar[int] = 1
     schema_number: int = 1
@@ -60,7 +60,7 @@ class _StoredObject(Contract):
 
 
 class StoredNode(_StoredObject):
-    """A `NodeRecord`. Who does not know session, beat and stopped reads the rest."""
+    """A `NodeRecord`. Releases that do not know session, beat and stopped ignore them."""
 
     node_id: str
     host: str
@@ -91,8 +91,8 @@ class StoredLeader(_StoredObject):
 
 
 class StoredPlacement(_StoredObject):
-    """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for somebody;
-    schema 3 added pinning."""
+    """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for an operator or
+    a store; schema 3 added pinning."""
 
     schema_supported: ClassVar[int] = 3
     schema_number: int = 3
@@ -111,7 +111,7 @@ class StoredPlacement(_StoredObject):
 
 
 class ClusterConstants(_StoredObject):
-    """What is decided once, at a cluster's first start, and shapes all stored data."""
+    """The constants of a cluster, fixed at its first start; all stored data depends on them."""
 
     shards: int
     buckets: int
@@ -119,7 +119,7 @@ class ClusterConstants(_StoredObject):
 
 
 class ShardHeads(_StoredObject):
-    """By shard, the highest sequence that any controller has folded; under `HEADS_KEY`."""
+    """The highest sequence that any controller has folded, by shard; stored under `HEADS_KEY`."""
 
     heads: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""What all commands have in common, and where they are published.
+"""The fields that all commands share, and the subjects on which clients publish them.
 
 `command_id` is the idempotency key and becomes the operation's id: the same id gets the same
 answer. `reply_to` is the caller's inbox.
@@ -18,19 +18,19 @@ class CommandBase(Contract):
     schema_number: Literal[1] = 1
     command_id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$")
     spreads: ClassVar[bool] = False
-    """Its work changes aggregates of other shards than the one that remembers its operation."""
+    """Whether its work also changes aggregates in other shards than the operation's own."""
     reply_to: str = ""
     wait_ms: int = Field(default=0, ge=0)
-    """How long the caller waits, from when the queue stores the command; 0: not said. The
-    controller refuses to decide the command later than that."""
+    """How long the caller waits after the queue has stored the command; 0: not given. After this
+    time the controller refuses to decide the command."""
     deadline_ms: int = 0
-    """The same as a Unix time in ms, by the controller's clock, from callers of the release that
-    knew no `wait_ms`; 0: not said. It counts only without `wait_ms`."""
+    """The same limit as a Unix time in ms, by the controller's clock, from callers of the release
+    that knew no `wait_ms`; 0: not given. The controller uses it only without `wait_ms`."""
     scope: str
 
 
 def about(command: CommandBase) -> Place:
-    """What the command is about."""
+    """The place of the aggregate that the command names."""
     return place_of(command)
 
 
@@ -40,6 +40,6 @@ def kind_of(command: CommandBase) -> str:
 
 
 def subject_of(command: CommandBase) -> str:
-    """Where the command is published."""
+    """The subject on which the command is published."""
     found = about(command)
     return subjects.command(shard_of(str(found)), kind_of(command), command.scope, found.part_name)

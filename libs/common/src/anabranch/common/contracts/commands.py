@@ -1,10 +1,10 @@
-"""Commands: what somebody wants done. Work-queue messages, imperative names.
+"""Commands: requests for changes, which travel on the work queue. Their names are imperatives.
 
-What all commands share is in `command.py`, those about reader groups are in
-`reader_groups.py`. `incarnation` says which life of the scope or stream is meant (None: whichever
-lives when the command is decided). The reply is an `Answer`, sent when the decision is durable,
-which is before the work is done. The operation's end is announced on `subjects.operation_notice`
-as an `OperationStatus`.
+`command.py` has the fields that all commands share, `reader_groups.py` the commands about reader
+groups. `incarnation` names one incarnation of the scope or stream (None: the one that exists when
+the controller decides the command). The controller replies with an `Answer` when its decision is
+durable, before the work is done. It announces the operation's end as an `OperationStatus` on
+`subjects.operation_notice`.
 """
 
 from enum import StrEnum
@@ -33,10 +33,11 @@ class CreateScope(CommandBase):
 
 
 class DeleteScope(CommandBase):
-    """Refused while the scope has streams, unless `recursive`: then these go first.
+    """Delete a scope. If it has streams, the command is refused unless it is `recursive`.
 
-    From a recursive one on, nothing can be created in the scope; it ends only with the scope.
-    While a deletion is pending every further one joins it, and a recursive one makes it recursive.
+    A recursive deletion deletes the streams first. From its acceptance on, nothing can be created
+    in the scope; only the end of the scope ends it. Further deletions join a pending one, and a
+    recursive one makes it recursive.
     """
 
     spreads: ClassVar[bool] = True
@@ -49,20 +50,20 @@ class CreateStream(CommandBase):
     kind: Literal["create_stream"] = "create_stream"
     stream: str
     segment_count: int = 1
-    """Counts where `config` is None."""
+    """The number of segments if `config` is None."""
     config: StreamConfig | None = None
 
     def configured(self) -> StreamConfig:
-        """What is asked for. Raises InvalidRequest."""
+        """The configuration that the command asks for. Raises InvalidRequest."""
         return fixed(self.segment_count) if self.config is None else self.config
 
 
 class UpdateStream(CommandBase):
-    """The stream shall be configured so.
+    """Replace the configuration of a stream.
 
-    If the scaling policy changes, and the new one asks for another number of segments (FIXED: for
-    exactly that many, else for at least that many), the stream is scaled to even ranges as part of
-    the operation.
+    If the scaling policy changes and the new one asks for another number of segments (FIXED:
+    exactly that many, otherwise at least that many), the operation also scales the stream to even
+    ranges.
     """
 
     kind: Literal["update_stream"] = "update_stream"
@@ -72,7 +73,7 @@ class UpdateStream(CommandBase):
 
 
 class NewRange(Contract):
-    """Keys [start, end) of a segment to be made."""
+    """The keys [start, end) of a new segment."""
 
     key_start: float
     key_end: float
@@ -81,9 +82,9 @@ class NewRange(Contract):
 class ScaleStream(CommandBase):
     """Seal these segments and replace them by new ones, which cover exactly the same keys.
 
-    The new segments get the next free numbers in the order given. `expected_epoch`: refuse unless
-    the stream is at that epoch (None: whichever). `cause`: stored as the cause of the epoch, for
-    people to read; empty: `manual`.
+    The new segments get the next free numbers in the order given. `expected_epoch`: the controller
+    refuses the command unless the stream is at that epoch (None: any). `cause` is stored as the
+    cause of the epoch, for people to read; empty: `manual`.
     """
 
     kind: Literal["scale_stream"] = "scale_stream"
@@ -96,7 +97,7 @@ class ScaleStream(CommandBase):
 
 
 class TruncateStream(CommandBase):
-    """Give up everything before the cut; offsets are append boundaries."""
+    """Delete everything before the cut; its offsets must be append boundaries."""
 
     kind: Literal["truncate_stream"] = "truncate_stream"
     stream: str
@@ -111,7 +112,7 @@ class SealStream(CommandBase):
 
 
 class DeleteStream(CommandBase):
-    """Only a sealed stream can be deleted, or one that is still being created."""
+    """Delete a stream. The stream must be sealed, or its creation must still be pending."""
 
     kind: Literal["delete_stream"] = "delete_stream"
     stream: str
@@ -139,7 +140,7 @@ COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
 
 
 class Accepted(Contract):
-    """The intent is durable; poll `operation` or wait for its notice."""
+    """The intent is durable. Poll `operation`, or wait for its notice."""
 
     kind: Literal["accepted"] = "accepted"
     operation: str
@@ -147,7 +148,7 @@ class Accepted(Contract):
 
 
 class Rejected(Contract):
-    """`read_token`: a query that demands this point sees why; None if nothing was looked at."""
+    """`read_token`: a query that demands this point sees the reason; None: no state was read."""
 
     kind: Literal["rejected"] = "rejected"
     error: ErrorBody
@@ -165,10 +166,10 @@ class OperationState(StrEnum):
 
 
 class OperationStatus(Contract):
-    """Where an accepted command stands. `error` only when FAILED.
+    """The progress of an accepted command. `error` is present only when FAILED.
 
-    `read_token`: a query that demands this point sees what the operation has done to what the
-    command is about. If the command `spreads`, ask `operation` for the points in other shards.
+    `read_token`: a query that demands this point sees the operation's effects on the aggregate that
+    the command names. If the command `spreads`, query `operation` for the points in other shards.
     """
 
     operation: str

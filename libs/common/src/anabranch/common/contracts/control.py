@@ -1,6 +1,6 @@
-"""Everything that a controller can be asked, by name: to read, or to change something.
+"""All queries and actions of a controller, by name.
 
-`QUERIES` only read. `ACTIONS` change something before they are answered, by the same
+`QUERIES` only read. `ACTIONS` change something before the controller answers them, by the same
 request/reply. Commands, which the work queue carries, are in `commands`; all of them change
 something. A name is in one of the two registries, so that each request has one right: to read, or
 to change.

@@ -1,6 +1,6 @@
-"""A request as it comes through a door: its body, and the headers beside the body.
+"""A request as a service receives it: its body, and the headers beside the body.
 
-Every door over NATS or HTTP parses its requests into an `Envelope` once. The headers have the same
+Every entry over NATS or HTTP parses its requests into an `Envelope` once. The headers have the same
 names at all of them: `traceparent` (W3C), and `authorization` with the scheme `Bearer`. Packets
 carry the same in fields: `trace_parent` and `token` of a request, and `token` of the `Hello` that
 opens a connection.
@@ -38,7 +38,7 @@ class Envelope:
         return cls(body, headers.get(TRACE_PARENT, ""), bearer(headers.get(AUTHORIZATION, "")))
 
     def headers(self) -> dict[str, str] | None:
-        """The headers to send it with; None if there are none."""
+        """The headers of the outgoing request; None without any."""
         found = {}
         if self.trace_parent:
             found[TRACE_PARENT] = self.trace_parent

@@ -1,11 +1,11 @@
-"""Load reports: what each segment store tells the controllers of every period that has passed.
+"""Load reports: each segment store reports every period that has passed to the controllers.
 
-Published on `subjects.load_report(<node id>)` at the end of each period, to all subscribers;
-nothing keeps them. A period in which segments were written to is short, any other one is long. A
-report covers the time since the one before it, so a receiver that holds sequence n and n + 1 of one
-session knows all of period n + 1, and one that misses a sequence knows that it does not know. A
-container that the two show under different container epochs was opened in between, and the later
-one covers a part of the period only.
+A store publishes a report on `subjects.load_report(<node id>)` at the end of each period, to all
+subscribers; no stream keeps it. A period with appends is short, any other one is long. A report
+covers the time since the one before it. A receiver that holds sequences n and n + 1 of one session
+therefore knows all of period n + 1, and a missing sequence shows it a gap. If two consecutive
+reports show a container under different container epochs, the container was opened in between, and
+the later report covers only a part of the period.
 """
 
 from typing import Literal
@@ -15,12 +15,14 @@ from pydantic import Field
 from anabranch.common.contracts.base import Contract
 
 LOAD_REPORT_SIZE_BYTES_MAX = 512 * 1024
-"""Of the message."""
+"""The largest size of a report."""
 
 
 class MergedLoad(Contract):
-    """The content that commits of transactions brought; `size` in bytes. On average over the
-    events, the transactions were open for `over_ms`."""
+    """The events that commits of transactions merged; `size` in bytes.
+
+    `over_ms`: how long the transactions were open, averaged over the events.
+    """
 
     events: int = Field(ge=0)
     size: int = Field(ge=0)
@@ -30,7 +32,7 @@ class MergedLoad(Contract):
 class SegmentLoad(Contract):
     """The durable appends to a segment within the period; `size` in bytes.
 
-    `merged`: the part of it that commits brought, if any did.
+    `merged`: the part of them that commits merged; None: none.
     """
 
     segment: str
@@ -42,8 +44,8 @@ class SegmentLoad(Contract):
 class ContainerLoad(Contract):
     """A container that the store served at the end of the period.
 
-    `segments`: those that were appended to, the largest first. Truncations are no load, nor are
-    merges other than commits, and transient segments are not told.
+    `segments`: the segments with appends, the largest first. Truncations, and merges other than
+    commits, do not count as load. Reports omit transient segments.
     """
 
     container: int
@@ -55,10 +57,10 @@ class LoadReport(Contract):
     """One period of one store.
 
     `session` is drawn anew at each start of the process; `sequence` counts its reports from 1,
-    those that could not be sent too. The period began at `start_ms` (Unix time by the store's
-    clock). `others_idle`: nothing was appended to segments of these containers that are not
-    listed; false when there were too many to list. `due_ms`: the next report follows within this
-    time; 0: as long as this period was.
+    including unsent ones. The period began at `start_ms` (Unix time by the store's clock).
+    `others_idle`: segments of these containers that are not listed had no appends; false if there
+    were too many to list. `due_ms`: the next report follows within this time; 0: within the length
+    of this period.
     """
 
     schema_number: Literal[1] = 1

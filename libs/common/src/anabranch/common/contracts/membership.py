@@ -1,8 +1,8 @@
-"""Queries about the cluster's own processes: who is alive, who leads, what is held, and why.
+"""Queries about the cluster's own processes: the live members, the leader, and holds.
 
-Asked like all others, on `subjects.query(<name>)`; `QUERIES` here has their names. What they tell
-is the answering controller's own view: two controllers may differ for some seconds. All times are
-Unix milliseconds of the answering controller's clock.
+Like all queries they travel on `subjects.query(<name>)`; `QUERIES` has their names. An answer is
+the answering controller's own view: the views of two controllers may differ for some seconds. All
+times are Unix milliseconds of the answering controller's clock.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from anabranch.common.contracts.queries import Query, Question
 
 
 class ListControllers(Query):
-    """→ ControllerList; Unavailable until the controller has seen all records."""
+    """→ ControllerList. Raises Unavailable until the controller has seen all records."""
 
 
 class ControllerDescription(Contract):
-    """A controller that announced itself; one that ended in order leaves no record."""
+    """A controller that announced itself. One that shuts down cleanly removes its record."""
 
     controller_id: str
     """The id of the controller."""
@@ -26,11 +26,11 @@ class ControllerDescription(Contract):
     live: bool
     """Whether the answering controller believes it alive."""
     since_ms: int
-    """Since when it is alive, or down, as the answering controller saw it."""
+    """The time at which the answering controller saw it come up or go down."""
     leader: bool = False
     """Whether it leads the cluster."""
     term: int = 0
-    """Of a leader: counts the leaders of the cluster. 0: it does not lead."""
+    """The leader's term, which counts the leaders of the cluster. 0: it does not lead."""
     host: str = ""
     """The name of its machine."""
     pid: int = 0
@@ -42,11 +42,11 @@ class ControllerDescription(Contract):
 class ControllerList(Contract):
     ok: Literal[True] = True
     controllers: tuple[ControllerDescription, ...]
-    """By controller id."""
+    """All known controllers, sorted by id."""
 
 
 class ShowCluster(Query):
-    """→ ClusterOverview; Unavailable until the controller has seen all records."""
+    """→ ClusterOverview. Raises Unavailable until the controller has seen all records."""
 
 
 class MemberCount(Contract):
@@ -55,19 +55,20 @@ class MemberCount(Contract):
 
 
 class Hold(Contract):
-    """Nothing is concluded and nothing is moved at the moment."""
+    """A hold. While it lasts, the controller moves no container and judges no missing member."""
 
     reason: Literal["blind", "losses"]
-    """`blind`: the controller does not see its own beats, so it knows nothing of the others.
-    `losses`: too many went at once to be believed; an operator may confirm it."""
+    """`blind`: the controller does not see its own beats, so it cannot judge any silence.
+    `losses`: too many members fell silent at once; an operator may confirm that they are down."""
     since_ms: int
     controllers: tuple[str, ...] = ()
-    """With `losses`: those that seem to be gone, by id."""
+    """With `losses`: the ids of the controllers that seem to be down."""
     stores: tuple[str, ...] = ()
+    """With `losses`: the ids of the segment stores that seem to be down."""
 
 
 class BucketOwner(Contract):
-    """Which controller works on a bucket's streams; empty: nobody at the moment."""
+    """The controller that works on a bucket's streams; empty: the bucket has no owner now."""
 
     bucket: int
     owner: str
@@ -78,7 +79,7 @@ class ClusterOverview(Contract):
     answered_by: str
     """The id of the controller whose view this is."""
     leader: str = ""
-    """Empty: nobody leads, as far as is known."""
+    """The id of the leader; empty: the controller knows no leader."""
     term: int = 0
     """The leader's term; it increases with every change of leader."""
     hold: Hold | None = None
@@ -88,20 +89,22 @@ class ClusterOverview(Contract):
     stores: MemberCount
     """The known segment stores, and the live ones among them."""
     containers: Mapping[str, int]
-    """How many are in each state, as `ContainerDescription` has it; no zeros."""
+    """The number of containers in each state of `ContainerDescription`; zeros are omitted."""
     buckets: tuple[BucketOwner, ...] = ()
-    """By bucket; empty where buckets have no owners."""
+    """Sorted by bucket; empty if buckets have no owners."""
 
 
 class ConfirmLosses(Query):
-    """→ LossesConfirmed: what a hold with the reason `losses` names is down indeed.
+    """→ LossesConfirmed. Confirms that members named by a hold with the reason `losses` are down.
 
-    The controller that answers tells the others. May be repeated; without a hold it does nothing.
+    The answering controller forwards the request to the others. It may be repeated; without a hold
+    it does nothing.
     """
 
     members: tuple[str, ...] = ()
     """Ids of the controllers and stores to confirm; empty: all that the hold names."""
     tell_others: bool = True
+    """False in a forwarded request."""
 
 
 class LossesConfirmed(Contract):

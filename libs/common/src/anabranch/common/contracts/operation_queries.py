@@ -1,4 +1,4 @@
-"""Queries about accepted commands and the work that follows from them: as in `queries.py`."""
+"""Queries about accepted commands and the work that follows: request/reply as in `queries.py`."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,10 +9,10 @@ from anabranch.common.contracts.queries import OperationFound, PagedQuery, Quest
 
 
 class ListOperations(PagedQuery):
-    """→ OperationList: what aggregates remember, sorted by operation id.
+    """→ OperationList: the operations that aggregates remember, sorted by id.
 
-    `state`: only those that run, or that failed. `scope`: only the scope's and its streams';
-    empty: all. Scopes and streams that were deleted remember theirs.
+    `state`: list only running, or only failed ones. `scope`: list only the operations of this scope
+    and its parts; empty: all. Deleted scopes and streams still remember theirs.
     """
 
     scope: str = ""
@@ -20,21 +20,21 @@ class ListOperations(PagedQuery):
 
 
 class OperationList(Contract):
-    """`read_tokens`: a query that demands these points sees what the listed operations have done
-    to the aggregates that remember them."""
+    """`read_tokens`: a query that demands these points sees the effects of the listed operations
+    on the aggregates that remember them."""
 
     ok: Literal[True] = True
     operations: tuple[OperationFound, ...]
     next_page_token: str = ""
-    """Empty on the last page; others may be short, and even without operations."""
+    """Empty on the last page. Earlier pages may be short or even empty."""
     read_tokens: tuple[ReadToken, ...] = ()
 
 
 class ListWork(PagedQuery):
     """→ WorkList: scopes, streams, groups and transactions with a next step, sorted by name.
 
-    `scope`: only that one and its streams; empty: all. `only_here`: what the answering controller
-    itself works on, as controllers ask each other.
+    `scope`: list only this scope and its parts; empty: all. `only_here`: list only the work of the
+    answering controller; controllers ask each other in this way.
     """
 
     scope: str = ""
@@ -42,13 +42,12 @@ class ListWork(PagedQuery):
 
 
 class Work(Placed):
-    """A scope, or a stream or reader group in it, or a transaction of the stream, and what is to be
-    done next.
+    """A scope, a stream or reader group in it, or a transaction of the stream; and its next step.
 
-    `kind` and `since_ms`: of the intent, since when it is pending, in Unix milliseconds (0: not
-    known). `attempts`: how often the step did not succeed in a row, since `trying_since_ms`;
-    `last_error` why, with its remedy; `waits_for`: what the step needs that is not done yet.
-    `controller`: who works on it; empty: nobody said so.
+    `kind`: the kind of the pending intent. `since_ms`: the Unix time in milliseconds since which it
+    is pending (0: not known). `attempts`: the consecutive failures of the step since
+    `trying_since_ms`; `last_error`: the last failure, with its remedy. `waits_for`: the unfinished
+    work that the step needs. `controller`: the controller that reports the work; empty: none does.
     """
 
     transaction: str | None = None
@@ -57,7 +56,7 @@ class Work(Placed):
     since_ms: int = 0
     bucket: int
     operations: tuple[str, ...] = ()
-    """That wait for it, at most `OPERATIONS_TOLD_MAX`."""
+    """The operations that wait for the work, at most `OPERATIONS_TOLD_MAX`."""
     attempts: int = 0
     trying_since_ms: int = 0
     last_error: ErrorBody | None = None

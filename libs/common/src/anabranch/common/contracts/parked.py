@@ -1,10 +1,11 @@
-"""Queries about what is parked: commands that were put aside because handling them fails, and
-aggregates whose work is left alone because of a defect.
+"""Queries about parked commands, whose handling fails, and about parked work: aggregates whose
+work the controllers leave alone because of a defect.
 
-A parked command is kept, by its id. Parked work is known to the controllers that met the defect;
-whichever is asked asks the others. Its id is the aggregate's name, as ``stream:demo/one``.
+A stream keeps parked commands by their ids. Parked work is in the memory of the controllers that
+met the defect; the controller that gets a query asks the others. Its id is the aggregate's name,
+as ``stream:demo/one``.
 
-Their names are in `PARKED_QUERIES`.
+`QUERIES` and `ACTIONS` have the names.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,10 @@ PARKED_PAGE_SIZE_MAX = 50
 
 class ListParked(Query):
     """→ ParkedList: parked work on the first page, then commands in the order in which they were
-    parked. `only_here`: only the work that the answering controller itself has parked."""
+    parked.
+
+    `only_here`: list only the work that the answering controller itself has parked.
+    """
 
     page_token: str = Field(default="", pattern=r"^[0-9]{0,20}$")
     """Empty for the first page, else the previous answer's `next_page_token`."""
@@ -31,8 +35,9 @@ class ListParked(Query):
 class ParkedDescription(Contract):
     """A parked command, or parked work. Times are Unix ms; `error` is the last one.
 
-    Of work, `command_id` is the aggregate's name, `subject` that of its events, `body` empty, and
-    `controller` a controller that left it alone. `part`: what of it fails; of a command "command".
+    For work, `command_id` is the aggregate's name, `subject` the subject of its events, `body`
+    empty, and `controller` a controller that parked it. `part` names the part of the controller
+    that failed; for a command it is "command".
     """
 
     command_id: str
@@ -40,20 +45,20 @@ class ParkedDescription(Contract):
     """The bucket of the command's or work's aggregate."""
     subject: str
     attempts: int
-    """How often its handling failed."""
+    """The number of failures."""
     first_ms: int
-    """When it failed first."""
+    """The time of the first failure."""
     last_ms: int
-    """When it failed last; never before `first_ms`."""
+    """The time of the last failure; never before `first_ms`."""
     error: str
     body: str
-    """As text; bytes that are none are replaced, and a long one is cut."""
+    """The body as text; undecodable bytes are replaced, and a long body is cut."""
     part: str = "command"
     controller: str = ""
 
 
 WORK_TOLD_MAX = 200
-"""Parked work that one answer shows."""
+"""The largest number of parked aggregates in one answer."""
 
 
 class ParkedList(Contract):
@@ -64,27 +69,27 @@ class ParkedList(Contract):
 
 
 class ChangeParked(Query):
-    """What an operator wants of one parked command."""
+    """The base of actions on one parked command, or on parked work."""
 
     command_id: str = Field(max_length=800, pattern=r"^([A-Za-z0-9_\-]{1,64}|[a-z]+:\S+)$")
 
 
 class RedriveParked(ChangeParked):
-    """→ ParkedChanged; the command is published again under its own id. Idempotent.
+    """→ ParkedChanged. Publishes the command again under its own id. Idempotent.
 
     With an aggregate's name, all controllers take up its work again. `only_here`: only the
-    answering one does.
+    answering controller does.
     """
 
     only_here: bool = False
 
 
 class DropParked(ChangeParked):
-    """→ ParkedChanged; the command is gone for good. Idempotent."""
+    """→ ParkedChanged. Deletes a command permanently. Parked work cannot be dropped. Idempotent."""
 
 
 class ParkedChanged(Contract):
-    """`was_parked`: whether a command of that id was there."""
+    """`was_parked`: whether a command or work with that id was parked."""
 
     ok: Literal[True] = True
     command_id: str

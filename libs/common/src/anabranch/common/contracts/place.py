@@ -12,8 +12,9 @@ from anabranch.common.contracts.base import Contract
 class Part(NamedTuple):
     """A kind of thing in a scope.
 
-    `field`: in `Place`, commands and queries. `word`: in subjects, `mark`: before names in
-    membership records; both are stored, so they never change. `noun`: for people.
+    `field`: its name in `Place`, commands and queries. `word`: its token in subjects. `mark`: the
+    prefix of names in membership records. `word` and `mark` are stored, so they never change.
+    `noun`: its name for people.
     """
 
     field: str
@@ -23,7 +24,7 @@ class Part(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Which aggregate: without a part, the scope itself. `transaction`: one of the stream's."""
+    """The place of an aggregate. Without a part it is the scope; `transaction` is the stream's."""
 
     scope: str
     stream: str | None = None
@@ -36,23 +37,23 @@ class Place(NamedTuple):
 
     @property
     def part(self) -> Part | None:
-        """What kind of thing in the scope it is."""
+        """The kind of the part; None: the place is the scope itself."""
         return next((part for part in PARTS if getattr(self, part.field) is not None), None)
 
     @property
     def part_name(self) -> str | None:
-        """The name in the scope."""
+        """The name of the part within the scope; None: the place is the scope itself."""
         return None if self.part is None else str(getattr(self, self.part.field))
 
     @property
     def name(self) -> str:
-        """The name by which work is sorted and found again; of two aggregates never the same."""
+        """A name that is unique among aggregates, by which work is sorted and found."""
         mark = "" if self.part is None else self.part.mark
         return f"{self}{mark}" if self.transaction is None else f"{self}/{self.transaction}"
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The place as text for people."""
         if self.transaction is not None:
             return f"{self} (transaction {self.transaction})"
         return (

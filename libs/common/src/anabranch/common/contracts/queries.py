@@ -2,12 +2,12 @@
 
 A request may demand `at_least` and, for other shards, `also_at_least`: the answering controller
 first catches up to these points. An answer is either the model named in the request's docstring or
-a `QueryFailed`; both carry `ok`. Negative answers (not found, sealed) are given only after reading
-the subject's head.
+a `QueryFailed`; both carry `ok`. A negative answer (not found, sealed) is given only after the
+controller has read the subject's head.
 
-`QUERIES` names the questions that only read, `ACTIONS` those that change something; other modules
-have more of both, and `control` has all of them.
-An answer has at most `ANSWER_SIZE_BYTES_MAX`; pages end early where they would be larger.
+`QUERIES` names the questions that only read, `ACTIONS` the ones that change something; other
+modules have more of both, and `control` has all of them. An answer has at most
+`ANSWER_SIZE_BYTES_MAX`; a page ends early to stay within this size.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from anabranch.common.model.stream import StreamConfig, StreamState
 
 PAGE_SIZE_MAX = 1000
 ANSWER_SIZE_BYTES_MAX = 1_000_000
-"""What the NATS server's usual `max_payload` lets through."""
+"""Below the default `max_payload` of a NATS server."""
 
 
 class Query(Contract):
@@ -32,7 +32,7 @@ class Query(Contract):
     """Points in other shards, for a query that reads several."""
 
     def points(self) -> tuple[ReadToken, ...]:
-        """All that is demanded."""
+        """All points that the query demands."""
         first = () if self.at_least is None else (self.at_least,)
         return (*first, *self.also_at_least)
 
@@ -72,9 +72,9 @@ class ScopeDescription(Contract):
 
 
 class ListStreams(PagedQuery):
-    """→ StreamList of the scope's streams that are not half-created, sorted by name.
+    """→ StreamList of the scope's streams, without half-created ones, sorted by name.
 
-    `tag`: only those that carry it; empty: all. `details`: with their descriptions.
+    `tag`: list only the streams with this tag; empty: all. `details`: add their descriptions.
     """
 
     scope: str
@@ -90,8 +90,11 @@ class DescribeStream(Query):
 
 
 class PendingIntent(Contract):
-    """What a stream has accepted and not yet finished, since when, in Unix milliseconds (0: not
-    known). `step`: what is being done for it; empty: it waits for the ones before it."""
+    """An intent that the stream has accepted and not yet finished.
+
+    `since_ms`: the Unix time of its acceptance in milliseconds (0: not known). `step`: its present
+    step; empty: it waits for the intents before it.
+    """
 
     kind: str
     since_ms: int = 0
@@ -99,8 +102,12 @@ class PendingIntent(Contract):
 
 
 class StreamDescription(Contract):
-    """`last_scaled_ms`: None if it never was. `has_head_cut`: it was truncated, so it begins where
-    `head_cut` says. `intents`: what it is doing first."""
+    """A stream.
+
+    `last_scaled_ms`: the Unix time of the last scale in milliseconds; None: it was never scaled.
+    `has_head_cut`: the stream was truncated, and the query `head_cut` returns its beginning.
+    `intents`: the unfinished intents, the present one first.
+    """
 
     ok: Literal[True] = True
     scope: str
@@ -120,7 +127,7 @@ class StreamDescription(Contract):
     created_ms: int
     """The Unix time of its creation in milliseconds."""
     config: StreamConfig | None = None
-    """None where the controller is of an older release."""
+    """The configuration; None: the controller is of an older release."""
     reference_epoch: int | None = None
     """The epoch whose segments the present ones duplicate; otherwise the present epoch."""
     last_scaled_ms: int | None = None
@@ -129,8 +136,11 @@ class StreamDescription(Contract):
 
 
 class StreamList(Contract):
-    """`descriptions`: of the same streams in the same order, if they were asked for. Then streams
-    that lie within the page and whose domain events cannot be read are `unreadable` instead."""
+    """A page of streams.
+
+    `descriptions`: if requested, the descriptions of the same streams in the same order. Streams of
+    the page whose domain events cannot be read are then listed in `unreadable` instead.
+    """
 
     ok: Literal[True] = True
     streams: tuple[str, ...]
@@ -140,7 +150,7 @@ class StreamList(Contract):
 
 
 class CurrentSegments(Query):
-    """→ SegmentList of the present stream epoch; readable also when the stream is sealed."""
+    """→ SegmentList of the present stream epoch, also of a sealed stream."""
 
     scope: str
     stream: str
@@ -174,7 +184,7 @@ class SegmentRates(Query):
 
 
 class SegmentRate(Contract):
-    """What was appended, averaged over the last `over_ms` of which the controller knows all."""
+    """The rate of appends, averaged over the last `over_ms` that the controller knows fully."""
 
     events_per_s: float
     bytes_per_s: float
@@ -183,7 +193,7 @@ class SegmentRate(Contract):
 
 class SegmentWithRate(SegmentInStream):
     rate: SegmentRate | None = None
-    """None: not known, which is not the same as idle. A controller learns of load as it comes."""
+    """None: not known, which differs from idle. Controllers learn rates from load reports."""
 
 
 class SegmentRateList(Contract):
@@ -193,7 +203,7 @@ class SegmentRateList(Contract):
 
 
 class Locate(Query):
-    """→ Located: who serves these segments (full names, at most 1,000)."""
+    """→ Located: the stores that serve these segments (full names, at most 1,000)."""
 
     segments: tuple[str, ...] = Field(max_length=1000)
 
@@ -202,7 +212,7 @@ class SegmentLocation(Contract):
     segment: str
     container: int
     container_epoch: int
-    """0 when no store serves the container at the moment; `host` is then empty."""
+    """0 if no store serves the container at the moment; `host` is then empty."""
     host: str = ""
     port: int = 0
     node_id: str = ""
@@ -212,50 +222,50 @@ class SegmentLocation(Contract):
 class Located(Contract):
     ok: Literal[True] = True
     locations: tuple[SegmentLocation, ...]
-    """In the order asked."""
+    """In the order of the request."""
 
 
 class ListContainers(Query):
-    """→ ContainerList; Unavailable until the controller has seen all placements."""
+    """→ ContainerList. Raises Unavailable until the controller has seen all placements."""
 
 
 class ContainerDescription(Contract):
-    """Where a container is placed; a `Placement` with its store's address."""
+    """A `Placement` of a container, with the address of its store."""
 
     container: int
     """The number of the container, from 0."""
     state: Literal["unassigned", "assigned", "open", "failed", "disabled", "offline", "unavailable"]
     """Only an open container serves. `unavailable`: its store is down."""
     container_epoch: int = 0
-    """Grows with every opening; stores refuse requests of an older one."""
+    """Grows with every opening; stores refuse requests with an older epoch."""
     node_id: str = ""
     """The store that it is placed on; empty: none."""
     host: str = ""
     """The address of that store."""
     port: int = 0
-    """`host` is empty while the node is not known to run."""
+    """The port of that store; `host` is empty while the node is not known to run."""
     restarts: int = 0
-    """How often its store opened it again after failures in a row."""
+    """How often its store has reopened it after consecutive failures."""
     reason: str = ""
     """The reason why its store closed it; empty while it is open."""
     target: str = ""
     """The node that it is moving to."""
     abandoned: Abandonment | None = None
-    """The last log of it that was given up, and what was safe then."""
+    """The last log that an operator abandoned, and the state that was safe then."""
     since_ms: int = 0
-    """Of an unavailable container: when its store went, as the controller saw it."""
+    """For an unavailable container: the time at which the controller saw its store go down."""
     pinned: bool = False
-    """An operator has placed it: it is not balanced until it is unpinned."""
+    """An operator has placed it: the leader does not move it until it is unpinned."""
 
 
 class ContainerList(Contract):
     ok: Literal[True] = True
     containers: tuple[ContainerDescription, ...]
-    """All of the cluster, by number."""
+    """All containers of the cluster, sorted by number."""
 
 
 class ListNodes(Query):
-    """→ NodeList; Unavailable until the controller has seen all nodes."""
+    """→ NodeList. Raises Unavailable until the controller has seen all nodes."""
 
 
 class NodeDescription(Contract):
@@ -270,13 +280,13 @@ class NodeDescription(Contract):
     live: bool = True
     """Whether the answering controller believes it alive."""
     since_ms: int = 0
-    """Since when it is alive, or down, as the answering controller saw it; Unix milliseconds."""
+    """The Unix time in milliseconds at which the answering controller saw it come or go."""
     session: str = ""
     """Drawn anew at every start of the process."""
     stopped: bool = False
-    """It is down because it ended in order."""
+    """It is down because it shut down cleanly."""
     containers: int = 0
-    """Placed on it."""
+    """The number of containers placed on it."""
     containers_open: int = 0
     """The number of containers that it has open."""
 
@@ -284,14 +294,14 @@ class NodeDescription(Contract):
 class NodeList(Contract):
     ok: Literal[True] = True
     nodes: tuple[NodeDescription, ...]
-    """By node id."""
+    """Sorted by node id."""
 
 
 class MoveContainer(Query):
-    """→ ContainerPlaced: it is the node's, or on its way there (`target`); ask again to see.
+    """→ ContainerPlaced. Moves the container to the node; while it moves, `target` is the node.
 
-    It stays there until it is unpinned, however uneven the stores' loads are. Changes a placement,
-    at once and by compare-and-set; so do the next three. All may be repeated.
+    The container stays there until it is unpinned, however uneven the stores' loads are. This and
+    the next three change a placement at once, by compare-and-set. All may be repeated.
     """
 
     container: int
@@ -299,9 +309,9 @@ class MoveContainer(Query):
 
 
 class AbandonTail(Query):
-    """→ ContainerPlaced: the container is the node's, although its log is open elsewhere.
+    """→ ContainerPlaced. Gives the container to the node although its log is on another store.
 
-    What its former store acknowledged and did not move to tier 2 is lost.
+    Data that its former store acknowledged and did not move to tier 2 is lost.
     """
 
     container: int
@@ -309,13 +319,13 @@ class AbandonTail(Query):
 
 
 class EnableContainer(Query):
-    """→ ContainerPlaced: a disabled or offline container is opened again where it is."""
+    """→ ContainerPlaced. Has its store open a disabled or offline container again."""
 
     container: int
 
 
 class UnpinContainer(Query):
-    """→ ContainerPlaced: the container may be balanced again."""
+    """→ ContainerPlaced. Lets the leader balance the container again."""
 
     container: int
 
@@ -329,27 +339,31 @@ class ContainerPlaced(Contract):
 
 
 class GetOperation(Query, Placed):
-    """→ OperationFound; OperationNotFound when no aggregate remembers it.
+    """→ OperationFound. Raises OperationNotFound if no aggregate remembers the operation.
 
-    `scope`, `stream` and `group` say where to look, which spares the controller from reading the
-    heads of all shards before it answers no; empty: anywhere.
+    `scope`, `stream` and `group` name the aggregate to search, which spares the controller reading
+    the heads of all shards before a negative answer; empty: any aggregate.
     """
 
     operation: str
 
 
 class OperationFound(Placed):
-    """`error`: what it failed with. `kind`: what is done for it (create, scale, truncate, update,
-    seal, delete); `since_ms`: since when, in Unix milliseconds; both empty where not remembered.
-    Of a running one, `step`: what is being done now, `attempts`: how often that did not succeed
-    (as the controller that works on it last told), and `last_error`: why; it is repeated.
+    """An operation.
 
-    `read_tokens`: a query that demands these points sees what the operation has done. They are
-    several if it changed aggregates of several shards."""
+    `error`: the error of a failed operation. `kind`: the kind of its intent (create, scale,
+    truncate, update, seal, delete); `since_ms`: the Unix time of the intent in milliseconds; both
+    are empty if not remembered. For a running operation, `step` is the present step, `attempts` the
+    number of its failures as the working controller last reported it, and `last_error` the last
+    failure; the step is retried.
+
+    `read_tokens`: a query that demands these points sees the operation's effects. They are several
+    if it changed aggregates of several shards.
+    """
 
     ok: Literal[True] = True
     operation: str
-    """The id of the operation, which is that of its command."""
+    """The id of the operation, equal to its command's id."""
     state: Literal["running", "succeeded", "failed"]
     """Its state when the controller answered."""
     error: ErrorBody | None = None
@@ -362,7 +376,7 @@ class OperationFound(Placed):
 
 
 class Question(NamedTuple):
-    """What is asked and what is answered; a `QueryFailed` may come instead."""
+    """The types of a query and of its answer; a `QueryFailed` may come instead of the answer."""
 
     query: type[Query]
     answer: type[Contract]

@@ -1,7 +1,7 @@
 """Reader groups as the controller knows them: commands, and queries as in `queries.py`.
 
 The controller keeps a group's configuration and *generation*, its state stream and its
-subscriptions. Which reader has which segment is known to the readers alone, from that stream.
+subscriptions. Only the readers know the assignment of segments, from that stream.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from anabranch.common.model.reader_group import (
 
 
 class CreateReaderGroup(CommandBase):
-    """A name that is taken is refused, whatever its configuration.
+    """Create a reader group. A taken name is refused, whatever the group's configuration.
 
     Raises ScopeNotFound, StreamNotFound, ReaderGroupExists.
     """
@@ -32,10 +32,10 @@ class CreateReaderGroup(CommandBase):
 
 
 class ResetReaderGroup(CommandBase):
-    """Read so from now on, from the configured starts: the next generation begins.
+    """Begin the next generation of the group, with this configuration and from its starts.
 
-    `expected_generation`: refuse unless the group is at it (None: whichever). Raises
-    ReaderGroupNotFound, GenerationMismatch.
+    `expected_generation`: the controller refuses the command unless the group is at this generation
+    (None: any). Raises ReaderGroupNotFound, GenerationMismatch.
     """
 
     spreads: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class ResetReaderGroup(CommandBase):
 
 
 class DeleteReaderGroup(CommandBase):
-    """With its state stream and its subscriptions. Raises ReaderGroupNotFound."""
+    """Delete the group, its state stream and its subscriptions. Raises ReaderGroupNotFound."""
 
     spreads: ClassVar[bool] = True
     kind: Literal["delete_reader_group"] = "delete_reader_group"
@@ -56,12 +56,13 @@ class DeleteReaderGroup(CommandBase):
 
 
 class AddSubscriber(CommandBase):
-    """The reader group `subscriber` (``scope/group``) holds back what the stream may give up.
+    """Subscribe the reader group `subscriber` (``scope/group``): retention keeps unread events.
 
-    Of one subscriber the highest (incarnation, generation) counts; with a new one it has released
-    everything before `cut`, where it begins to read. Empty, or no cut of the stream (it was created
-    anew): it has released nothing yet. Raises StreamNotFound, StaleRequest (it has left since),
-    InvalidRequest (there are too many subscribers), Busy.
+    The highest (incarnation, generation) of a subscriber counts. With a new one, the subscriber has
+    released everything before `cut`, where it begins to read. If `cut` is empty, or is not a cut of
+    this stream (because the stream was created anew), the subscriber has released nothing yet.
+    Raises StreamNotFound, StaleRequest (the subscriber has left since), InvalidRequest (the stream
+    has too many subscribers), Busy.
     """
 
     kind: Literal["add_subscriber"] = "add_subscriber"
@@ -74,7 +75,7 @@ class AddSubscriber(CommandBase):
 
 
 class RemoveSubscriber(CommandBase):
-    """It no longer does; unless it subscribed again since, at a higher generation."""
+    """End the subscription, unless the group has subscribed again at a higher generation."""
 
     kind: Literal["remove_subscriber"] = "remove_subscriber"
     stream: str
@@ -85,10 +86,10 @@ class RemoveSubscriber(CommandBase):
 
 
 class UpdateSubscriberCut(CommandBase):
-    """The subscriber has released what lies before the cut.
+    """Record that the subscriber has released everything before the cut.
 
-    Raises StreamNotFound, SubscriberNotFound, GenerationMismatch, InvalidCut, and CutRefused for
-    one that lies behind the earlier one.
+    Raises StreamNotFound, SubscriberNotFound, GenerationMismatch, InvalidCut, and CutRefused if the
+    cut lies before the recorded one.
     """
 
     kind: Literal["update_subscriber_cut"] = "update_subscriber_cut"
@@ -107,7 +108,7 @@ class DescribeReaderGroup(Query):
 
 
 class ReaderGroupDescription(Contract):
-    """`generation` counts resets from 0. `config`: every start is resolved to a cut."""
+    """A reader group. `generation` counts resets from 0. Every start in `config` is a cut."""
 
     ok: Literal[True] = True
     scope: str
@@ -144,8 +145,11 @@ class ListSubscribers(Query):
 
 
 class SubscriberDescription(Contract):
-    """`cut`: it has released everything before it; at first, where it began to read. Empty: it has
-    released nothing yet."""
+    """A subscriber of a stream.
+
+    `cut`: the subscriber has released everything before it; at first, the cut at which it began to
+    read. Empty: it has released nothing yet.
+    """
 
     subscriber: str
     generation: int

@@ -1,7 +1,7 @@
 """The query that explains auto-scaling: request/reply as in `queries.py`.
 
-The explanation is in the memory of the controller that owns the stream's bucket. The controller
-that is asked puts the question to the others if it is not that one.
+The controller that owns the stream's bucket has the explanation in its memory. Any other controller
+that gets the query forwards it to the others.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from anabranch.common.contracts.stream_queries import StreamQuery
 
 
 class ExplainScaling(StreamQuery):
-    """→ ScalingExplained: why the stream scales, does not, or will.
+    """→ ScalingExplained: the reasons for the stream's past, present and absent scales.
 
     `only_here`: answer from this controller's memory; do not ask others.
     """
@@ -40,13 +40,13 @@ class ScalingThresholds(Contract):
     merged_below: float
     """Merged segments together stay below this rate."""
     parts_max: int
-    """A segment splits into at most so many."""
+    """The most segments into which one segment splits."""
     segment_count_min: int
-    """Merges leave at least so many segments."""
+    """The fewest segments that merges leave."""
 
 
 class RateOver(Contract):
-    """A rate over a window. `counts`: enough events to say anything."""
+    """A rate over a window. `counts`: the window has enough events for a verdict."""
 
     window_s: float
     rate: float
@@ -61,21 +61,21 @@ class SegmentExplained(SegmentInStream):
     why: str
     """The verdict in words, with its numbers."""
     rates: tuple[RateOver, ...] = ()
-    """Of every window that is filled, the shortest first."""
+    """The rates over all filled windows, the shortest first."""
     known_s: float = 0.0
-    """For how many seconds everything is known without a gap."""
+    """The seconds for which the controller knows the load without a gap."""
     hot_since_ms: int | None = None
-    """Since when it is hot, as Unix time; None: it is not."""
+    """The Unix time since which it is hot; None: it is not."""
     cold_since_ms: int | None = None
-    """Since when it is cold, as Unix time; None: it is not."""
+    """The Unix time since which it is cold; None: it is not."""
     cooldown_ms: int = 0
-    """For how long it is still too new for a decision."""
+    """The time for which it is still too new for a decision."""
     muted_ms: int = 0
-    """For how long it is left alone because a decision named it."""
+    """The time for which auto-scaling ignores it because a decision named it."""
 
 
 class ScalingDecision(Contract):
-    """`action`: split, merge or nothing. `why`: with the numbers."""
+    """A decision. `action`: split, merge or nothing. `why`: its reason, with the numbers."""
 
     action: str
     why: str
@@ -84,8 +84,8 @@ class ScalingDecision(Contract):
 class PastDecision(ScalingDecision):
     """The last decision to split or merge, made at `at_ms` for `stream_epoch`.
 
-    `outcome`: accepted; void (the stream had changed meanwhile, `error` tells how); unknown (a
-    store did not answer, and the decision is repeated).
+    `outcome`: accepted; void (the stream had changed meanwhile, `error` has the details); unknown
+    (a store did not answer, and the decision is repeated).
     """
 
     stream_epoch: int
@@ -95,32 +95,32 @@ class PastDecision(ScalingDecision):
 
 
 class ScalingExplained(Contract):
-    """How a stream follows its load."""
+    """The present and past of a stream's auto-scaling."""
 
     ok: Literal[True] = True
     status: Literal["fixed", "off", "unwatched", "watched"]
     """`fixed`: its policy has no rate. `off`: auto-scaling is switched off. `unwatched`: no
-    controller has looked at it yet. `watched`: all that follows is filled."""
+    controller has looked at it yet. `watched`: all fields below have values."""
     incarnation: int
-    """Which life of the stream it is."""
+    """The incarnation of the stream."""
     stream_epoch: int
     """The current epoch."""
     unit: str = ""
-    """Of all rates: `events/s` or `KiB/s`; empty: there are none."""
+    """The unit of all rates: `events/s` or `KiB/s`; empty: the answer has no rates."""
     target: int = 0
     """The target rate of the policy, per segment."""
     controller: str = ""
     """The controller that looks after the stream."""
     looked_ms: int = 0
-    """When it looked last, as Unix time."""
+    """The Unix time of its last look."""
     thresholds: ScalingThresholds | None = None
     """The limits of the rates."""
     present: ScalingDecision | None = None
     """The decision of that look, and its reason."""
     last: PastDecision | None = None
-    """The last decision that was to change something; None: none is remembered."""
+    """The last decision to split or merge; None: the controller remembers none."""
     segments: tuple[SegmentExplained, ...] = ()
-    """Those of the current epoch, by their keys."""
+    """The segments of the current epoch, sorted by keys."""
 
 
 QUERIES: Mapping[str, Question] = {

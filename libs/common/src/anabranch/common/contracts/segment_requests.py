@@ -1,8 +1,8 @@
 """Requests to segment stores that travel on `subjects.segment_request(<container>, <verb>)`.
 
-A request is one packet (`wire.packet`) that holds the verb's message, and so is the reply: the
-verb's answer or a `Failed`. Request ids are the caller's; the reply repeats them. Bytes that do
-not fit belong on a TCP connection to the store.
+A request is one packet (`wire.packet`) with the verb's message. The reply is one packet with the
+verb's answer or a `Failed`, and repeats the caller's request id. A payload that does not fit needs
+a TCP connection to the store.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from anabranch.common.wire.message import Message
 from anabranch.common.wire.requests import REQUESTS
 
 PAYLOAD_SIZE_BYTES_MAX = 512 * 1024
-"""Of a packet's payload, in requests and replies alike, so that what fits in fits out."""
+"""The largest payload of a packet, the same for requests and replies."""
 MERGE_SOURCES_MAX = 1000
 MERGE_NAMES_SIZE_BYTES_MAX = 40 * 1024
-"""Of all sources together: the answer names each with two numbers, and must fit in a packet."""
+"""The size of all sources' names: the answer names each with two numbers in one packet."""
 
 
 class Exchange(NamedTuple):
-    """What is asked and what is answered; a `Failed` may come instead."""
+    """The types of a request and of its reply; a `Failed` may come instead of the reply."""
 
     request: type[Message]
     reply: type[Message]
@@ -28,4 +28,4 @@ class Exchange(NamedTuple):
 SEGMENT_REQUESTS: Mapping[str, Exchange] = {
     row.verb: Exchange(row.request, row.reply) for row in REQUESTS if row.verb
 }
-"""By verb. `setup` opens no session here: it ends an older one and says what is stored."""
+"""By verb. Here `setup` opens no session: it ends an older one and returns the stored state."""

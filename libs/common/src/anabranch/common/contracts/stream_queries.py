@@ -26,7 +26,7 @@ from anabranch.common.model.stream import (
 
 
 class StreamQuery(Query):
-    """Any of them raises StreamNotFound, ScopeNotFound."""
+    """The base of queries about one stream. Each raises StreamNotFound, ScopeNotFound."""
 
     scope: str
     stream: str
@@ -42,7 +42,7 @@ class StreamConfigFound(Contract):
 
 
 class SegmentAt(SegmentInStream):
-    """A segment and a byte offset in it; as in a cut, -1 where its predecessors come first."""
+    """A segment and a byte offset in it; -1, as in a cut, if its predecessors come first."""
 
     offset: int
 
@@ -53,27 +53,27 @@ class CutFound(Contract):
     ok: Literal[True] = True
     incarnation: int
     stream_epoch: int
-    """Of the segments; the head's may be of several epochs: the highest."""
+    """The epoch of the segments; the highest one if they are of several epochs."""
     segments: tuple[SegmentAt, ...]
 
 
 class HeadCut(StreamQuery):
-    """→ CutFound: where the stream begins, at its truncation point."""
+    """→ CutFound: the beginning of the stream, which is its truncation point."""
 
 
 class TailCut(StreamQuery):
-    """→ CutFound: the current segments with their lengths, asked of the stores. Unavailable."""
+    """→ CutFound: the current segments with their lengths in the stores. Raises Unavailable."""
 
 
 class EpochSegments(StreamQuery):
-    """→ CutFound of a stream epoch, all offsets 0. Raises InvalidRequest for one that never was."""
+    """→ CutFound of a stream epoch, all offsets 0. Raises InvalidRequest for an unknown epoch."""
 
     stream_epoch: int = Field(ge=0)
 
 
 class SegmentsAtTime(StreamQuery):
-    """→ CutFound of the epoch that was current at that time, at or after the head, offsets as
-    the head's where it is the head's epoch, else 0."""
+    """→ CutFound of the epoch that was current at that time, but not before the head's epoch. The
+    offsets are the head's if it is the head's epoch, otherwise 0."""
 
     time_ms: int = Field(ge=0)
 
@@ -86,13 +86,16 @@ class Successors(StreamQuery):
 
 class Successor(SegmentInStream):
     predecessors: tuple[int, ...]
-    """Ids of all segments before it; it may be read when all of them were read to their ends."""
+    """Ids of the segments before it; readers start it after they have read all of these fully."""
 
 
 class SuccessorsFound(Contract):
-    """`open`: the segment takes appends and has no successors yet. `followed`: it is sealed, or
-    about to be, and `successors` come after it, sorted by `key_start`. `stream_sealed`: it is the
-    stream's last for its keys, for ever."""
+    """The successors of a segment, sorted by `key_start`.
+
+    `open`: the segment takes appends and has no successors yet. `followed`: it is sealed, or about
+    to be, and `successors` come after it. `stream_sealed`: it is the stream's last segment for its
+    keys, and stays so.
+    """
 
     ok: Literal[True] = True
     incarnation: int
@@ -107,9 +110,12 @@ class DescribeSegment(StreamQuery):
 
 
 class SegmentDescription(SegmentInStream):
-    """`deleted`: it lies before the head cut. `sealed_epoch`: the stream epoch that followed it.
-    `size`: bytes, of a sealed one. `cold_until_ms`: auto-scaling found it cold, which holds until
-    that time (Unix); None: it did not, or no controller knows."""
+    """A segment. State `deleted`: it lies before the head cut.
+
+    `sealed_epoch`: the stream epoch that replaced it. `size`: the bytes of a sealed segment.
+    `cold_until_ms`: auto-scaling found it cold until this Unix time in milliseconds; None: it did
+    not, or no controller knows.
+    """
 
     ok: Literal[True] = True
     state: Literal["active", "sealed", "deleted"]
@@ -126,7 +132,7 @@ class SegmentDescription(SegmentInStream):
 
 
 class CheckCut(StreamQuery):
-    """→ CutChecked. A cut that is none is an answer, not an error."""
+    """→ CutChecked. An invalid cut is a regular answer, not an error."""
 
     cut: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
 
@@ -145,17 +151,19 @@ class CompareCuts(StreamQuery):
 
 
 class CutsCompared(Contract):
-    """How `first` lies to `second`: before it for some keys and after it for others: overlaps."""
+    """The order of two cuts. `overlaps`: `first` is before `second` for some keys, after it for
+    others."""
 
     ok: Literal[True] = True
     order: Literal["before", "equal", "after", "overlaps"]
 
 
 class SegmentsBetween(StreamQuery):
-    """→ SegmentRunList: what lies between two cuts (an empty `start` means the head, an empty
-    `end` everything up to and with the current segments). Raises InvalidCut.
+    """→ SegmentRunList: the parts of segments between two cuts. Raises InvalidCut.
 
-    `page_size` 0: all at once, and InvalidRequest where that is too much for one answer."""
+    An empty `start` means the head, an empty `end` the end of the current segments. `page_size` 0:
+    everything in one answer; raises InvalidRequest if that is too large.
+    """
 
     start: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
     end: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
@@ -164,7 +172,7 @@ class SegmentsBetween(StreamQuery):
 
 
 class SegmentRun(SegmentInStream):
-    """A part of a segment. `end_offset` None: to its end, which for a sealed one is `size`."""
+    """A part of a segment. `end_offset` None: up to its end, for a sealed segment `size`."""
 
     start_offset: int
     """The byte offset at which the part begins."""
@@ -187,12 +195,12 @@ class ListEpochs(PagedQuery):
 
 
 class EpochDescription(Contract):
-    """`splits` and `merges` count what changed on the way to it from the epoch before.
+    """A stream epoch. `splits` and `merges` count the changes from the epoch before.
 
-    `cause`: why it began: `create`, `manual` (a scale command), `update` (a new scaling policy),
-    `roll` (a batch of transactions of an earlier epoch), `auto-split` or `auto-merge` (the scaling
-    policy); later releases add others. A colon and details in words may follow. Empty: the
-    controller is of an earlier release.
+    `cause` is the reason of its beginning: `create`, `manual` (a scale command), `update` (a new
+    scaling policy), `roll` (a batch of transactions of an earlier epoch), `auto-split` or
+    `auto-merge` (the scaling policy); later releases add others. A colon and details in words may
+    follow. Empty: the controller is of an earlier release.
     """
 
     stream_epoch: int
@@ -215,7 +223,7 @@ class EpochList(Contract):
 
 
 class ScalingEvents(PagedQuery):
-    """→ ScalingEventList: the epochs begun in [from_ms, to_ms], and the latest before, by time."""
+    """→ ScalingEventList: the epochs begun in [from_ms, to_ms] and the last one before, by time."""
 
     scope: str
     stream: str
@@ -246,7 +254,7 @@ class ScaleChecked(Contract):
     status: Literal["in_progress", "done"]
     state: StreamState
     stream_epoch: int
-    """The present one."""
+    """The present epoch."""
 
 
 class GetRetentionPlan(StreamQuery):

@@ -24,9 +24,9 @@ PLACEMENTS_BUCKET = "ana_placements"
 CLUSTER_BUCKET = "ana_cluster"
 """Holds `constants`: shard, bucket and container counts, written once; `leader`; and `heads`."""
 HEADS_KEY = "heads"
-"""In that bucket: up to where controllers have read each shard, told now and then."""
+"""The key in that bucket of the points up to which controllers have read each shard."""
 _GROUP_MARK = "+"
-"""Of membership records; no name contains it."""
+"""Marks membership records of reader groups; no name contains it."""
 _SLOT_DIGITS = 9
 TRANSACTION_SLOT_MS = 16**3
 """An id begins with twelve hexadecimal digits of milliseconds."""
@@ -55,7 +55,7 @@ def scope_events(scope: ScopeName) -> str:
 
 
 def scope_gate(scope: ScopeName, incarnation: int) -> str:
-    """The gate that creating a child of this scope's incarnation depends on."""
+    """The gate on which creating a child of this scope's incarnation depends."""
     return f"{EVENT_SUBJECT_PREFIX}.{shard_of(scope)}.gate.{token(scope)}.{incarnation}"
 
 
@@ -68,12 +68,12 @@ def scope_member(scope: ScopeName, incarnation: int, stream: str, stream_incarna
 def scope_group_member(
     scope: ScopeName, incarnation: int, group: str, group_incarnation: int
 ) -> str:
-    """The same of a reader group; streams may have its name."""
+    """The membership record of a reader group, distinct from a stream's of the same name."""
     return scope_member(scope, incarnation, f"{_GROUP_MARK}{group}", group_incarnation)
 
 
 def part_member(place: Place, scope_incarnation: int, incarnation: int) -> str:
-    """The same of any part of a scope."""
+    """The membership record of any part of a scope."""
     assert place.part is not None
     name = f"{place.part.mark}{place.part_name}"
     return scope_member(ScopeName(place.scope), scope_incarnation, name, incarnation)
@@ -85,17 +85,17 @@ def scope_members(scope: ScopeName, incarnation: int) -> str:
 
 
 def member_name(member: str) -> str:
-    """The name of the stream or group that a membership record is of."""
+    """The name of the stream or group in a membership record."""
     return member.split(".")[6].removeprefix(member_part(member).mark).replace("=", ".")
 
 
 def is_group_member(member: str) -> bool:
-    """Whether a membership record is of a reader group."""
+    """Whether a membership record belongs to a reader group."""
     return member.split(".")[6].startswith(_GROUP_MARK)
 
 
 def member_part(member: str) -> Part:
-    """What kind of thing a membership record is of."""
+    """The kind of part in a membership record."""
     marked = member.split(".")[6]
     return next((p for p in PARTS if p.mark and marked.startswith(p.mark)), STREAM)
 
@@ -122,7 +122,7 @@ def group_events(group: GroupRef) -> str:
 
 
 def events_of(place: Place) -> str:
-    """The subject of the own events of a scope or of a part of it."""
+    """The subject of the events of a scope, or of a part of it."""
     start = f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(place))}"
     if place.part is None:
         return f"{start}.scope.{token(place.scope)}"
@@ -132,8 +132,8 @@ def events_of(place: Place) -> str:
 def transaction_events(stream: StreamRef, incarnation: int, transaction: str) -> str:
     """The subject of one transaction of one incarnation of a stream, in the stream's shard.
 
-    The time at which the id was drawn comes before the names: what ended is deleted slot by slot,
-    because deleting a thousand subjects at once costs as much as deleting one.
+    The time at which the id was drawn comes before the names, so that ended transactions can be
+    deleted slot by slot: deleting a thousand subjects at once costs as much as deleting one.
     """
     shard, slot = shard_of(str(stream)), transaction[:_SLOT_DIGITS]
     names = f"{token(stream.scope)}.{token(stream.stream)}.{incarnation}.{transaction}"
@@ -141,23 +141,23 @@ def transaction_events(stream: StreamRef, incarnation: int, transaction: str) ->
 
 
 def transaction_slot(transaction: str) -> str:
-    """The pattern of all transactions of the shard whose ids were drawn within the same
-    `TRANSACTION_SLOT_MS`. `transaction`: the subject of one of them."""
+    """The pattern of the slot of a transaction's subject: the transactions of the shard whose ids
+    were drawn within the same `TRANSACTION_SLOT_MS`."""
     return f"{'.'.join(transaction.split('.', 5)[:5])}.>"
 
 
 def transaction_slot_ms(slot: str) -> int:
-    """When the slot with this pattern began, by the clocks of whoever drew the ids."""
+    """The time at which the slot with this pattern began, by the clocks that the ids come from."""
     return int(slot.split(".")[4], 16) * TRANSACTION_SLOT_MS
 
 
 def transaction_gate(stream: StreamRef, incarnation: int) -> str:
-    """The gate that opening a transaction depends on."""
+    """The gate on which opening a transaction depends."""
     return _of_stream(stream, "txngate", incarnation)
 
 
 def transaction_key(stream: StreamRef, incarnation: int, application: str) -> str:
-    """The subject of what an application has committed to an incarnation of a stream."""
+    """The subject of an application's commits to one incarnation of a stream."""
     return f"{_of_stream(stream, 'txnkey', incarnation)}.{token(application)}"
 
 
@@ -167,8 +167,8 @@ def transaction_outcomes(stream: StreamRef, incarnation: int, chunk: int) -> str
 
 
 def transaction_leftovers(stream: StreamRef, incarnation: int) -> tuple[str, ...]:
-    """Patterns of what may go with an incarnation of a stream: applications and outcomes. Its gate
-    stays, because it refuses what comes late; its transactions go with their slots."""
+    """Patterns of the subjects that are deleted with an incarnation of a stream: applications and
+    outcomes. The gate stays, because it refuses late requests; transactions go with their slots."""
     return tuple(f"{_of_stream(stream, kind, incarnation)}.>" for kind in ("txnkey", "txnout"))
 
 
@@ -178,7 +178,7 @@ def _of_stream(stream: StreamRef, kind: str, incarnation: int) -> str:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether the pattern is that subject, or ends in ``.>`` and the subject begins like it."""
+    """Whether the pattern equals the subject, or ends in ``.>`` and is a prefix of the subject."""
     if pattern.endswith(".>"):
         return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
     return subject == pattern
@@ -190,7 +190,7 @@ def shard_of_subject(subject: str) -> int:
 
 
 def kind_of_subject(subject: str) -> str:
-    """What an event subject is of: the word behind the shard, as `stream` or `gate`."""
+    """The kind of an event subject: the word after the shard, such as `stream` or `gate`."""
     return subject.split(".", 4)[3]
 
 
@@ -210,12 +210,12 @@ def command_consumer(bucket: int) -> str:
 
 
 def parked_command(bucket: int, command_id: str) -> str:
-    """Where a command is put that cannot be handled."""
+    """The subject that keeps a parked command."""
     return f"ana.parked.{bucket}.{command_id}"
 
 
 def parked_filter(command_id: str) -> str:
-    """Wherever the command may have been put."""
+    """The pattern of a parked command with this id, in any bucket."""
     return f"ana.parked.*.{command_id}"
 
 
@@ -234,22 +234,22 @@ def direct_query(controller_id: str, name: str) -> str:
 
 
 def asked_controller(subject: str) -> str:
-    """The controller that a `direct_query` subject asks; "" of any other subject."""
+    """The controller in a `direct_query` subject; "" for any other subject."""
     if not subject.startswith(_DIRECT_PREFIX):
         return ""
     return subject.removeprefix(_DIRECT_PREFIX).rpartition(".")[0]
 
 
 def operation_notice(operation: str) -> str:
-    """Where the end of an operation is announced."""
+    """The subject on which a controller announces the end of an operation."""
     return f"ana.note.op.{operation}"
 
 
 def load_report(node_id: str) -> str:
-    """Where a segment store tells its load; `*` stands for every store."""
+    """The subject of a segment store's load reports; `*` stands for every store."""
     return f"ana.load.{node_id}"
 
 
 def segment_request(container: int, verb: str) -> str:
-    """A request on a segment of the container, answered by its owner: `segment_requests`."""
+    """The subject of requests (`segment_requests`) to the store that serves the container."""
     return f"ana.seg.{container}.{verb}"

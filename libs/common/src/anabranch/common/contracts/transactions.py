@@ -1,13 +1,13 @@
-"""Transactions: request/reply as in `queries.py`, also for what changes something.
+"""Transactions: request/reply as in `queries.py`, for queries and for changes.
 
 Any controller decides them, by compare-and-set on the transaction's own subject. All may be
-repeated: a commit and an abort answer the second time as the first. A begin whose answer was lost
-is repeated, too: what the first one began nobody pings, so it is aborted. What is decided is told
-at once; the work that follows is the stream's, and `wait_ms` says how long the answer may wait for
-its end.
+repeated: a repeated commit or abort gets the same answer. A client may also repeat a begin whose
+answer was lost: no client pings the first transaction, so its lease expires and it is aborted. The
+controller answers as soon as the outcome is decided. The stream's owner performs the work that
+follows, and `wait_ms` lets the answer wait for its end.
 
-Times are Unix ms of controllers; `age_ms` and `lease_left_ms` are differences, so that callers need
-no clock of theirs.
+Times are Unix ms of the controllers' clocks; `age_ms` and `lease_left_ms` are differences, so that
+callers need no synchronized clock.
 """
 
 from collections.abc import Mapping
@@ -32,20 +32,23 @@ from anabranch.common.model.transaction import (
 )
 
 PINGS_MAX = 1_000
-"""Transactions that one request pings."""
+"""The largest number of transactions in one ping request."""
 WAIT_MS_MAX = 30_000
 
 
 class TransactionKey(Contract):
-    """A version of an application's output: committed once, and in order."""
+    """A version of an application's output. Versions are committed once and in order."""
 
     application: str = Field(pattern=APPLICATION_PATTERN)
     version: int = Field(ge=0, le=VERSION_MAX)
 
 
 class TransactionQuery(StreamQuery):
-    """Any of them raises TransactionNotFound (it never was, or its outcome is forgotten), and
-    StreamNotFound and ScopeNotFound. `incarnation`: which life of the stream is meant."""
+    """The base of queries about one transaction.
+
+    Each raises TransactionNotFound (it never existed, or its outcome is forgotten), StreamNotFound
+    and ScopeNotFound. `incarnation`: the incarnation of the stream; None: the present one.
+    """
 
     transaction_id: str = Field(pattern=ID_PATTERN)
     incarnation: int | None = None
@@ -54,14 +57,17 @@ class TransactionQuery(StreamQuery):
 class BeginTransaction(StreamQuery):
     """→ TransactionBegun.
 
-    `lease_ms`: it is aborted when it is not pinged for so long; `execution_ms_max`: 0 for the
-    usual limit (`EXECUTION_LEASES_MAX` leases, at most a day). `writer`: whose it is, to be shown.
+    `lease_ms`: without a ping for this long, the transaction is aborted. `execution_ms_max`: the
+    longest time until its outcome; 0: the default limit (`EXECUTION_LEASES_MAX` leases, at most a
+    day). `writer`: a label of its writer, for display.
 
-    With a `key`, the transaction of that version is got or created. If that version was committed
-    before, the answer is its transaction, in COMMITTING or COMMITTED and without segments.
+    With a `key`, the answer is the open transaction of that version, or a new one. If the version
+    was committed before, it is the committed transaction, in COMMITTING or COMMITTED and without
+    segments.
 
-    Raises StreamNotFound, ScopeNotFound, StreamSealed (or about to be), InvalidRequest,
-    Overloaded (too many open ones), VersionPassed (key: a later version was begun or committed).
+    Raises StreamNotFound, ScopeNotFound, StreamSealed (also while the stream is being sealed),
+    InvalidRequest, Overloaded (too many open transactions), VersionPassed (key: a later version was
+    begun or committed).
     """
 
     incarnation: int | None = None
@@ -73,16 +79,19 @@ class BeginTransaction(StreamQuery):
 
 
 class TransactionInfo(Contract):
-    """A transaction as it stands. Of one that has ended some time ago only the first five fields
-    are known, the others are as by default. `stream_epoch`: in which it was opened.
-    `deadline_ms`: when it is aborted unless it is pinged; 0 once it has an outcome."""
+    """A transaction. If it ended some time ago, only the first five fields are known, and the
+    others have their defaults.
+
+    `stream_epoch`: the epoch in which it was opened. `deadline_ms`: the time at which it is aborted
+    unless it is pinged; 0 once it has an outcome.
+    """
 
     transaction_id: str
     """32 hexadecimal digits."""
     state: TransactionState
     """Its state when the controller answered."""
     incarnation: int
-    """The stream's incarnation that it belongs to."""
+    """The incarnation of the stream to which it belongs."""
     stream_epoch: int
     ended_ms: int = 0
     """The Unix time in milliseconds when it became COMMITTED or ABORTED; 0 before."""
@@ -98,7 +107,7 @@ class TransactionInfo(Contract):
     """The milliseconds left of its lease, at the time of the answer; 0 once it has an outcome."""
     deadline_ms: int = 0
     has_parts: bool = False
-    """Whether tasks write it in parts, so that its commit names the valid parts."""
+    """Whether tasks write the transaction in parts; its commit then names the valid parts."""
     part_count: int = 0
     """The number of its parts; 0 without `has_parts`."""
     key: TransactionKey | None = None
@@ -106,10 +115,13 @@ class TransactionInfo(Contract):
 
 
 class TransactionBegun(Contract):
-    """`segments`: where to write, by key range; each `name` is that of the transaction's own
-    segment, `segment_id` that of its parent. Empty with parts, and once it has an outcome.
-    `is_new`: this very request began it; what was got by its key may hold events of somebody who
-    began it before."""
+    """A transaction and the segments to write to.
+
+    `segments`: sorted by key range; each `name` is the transaction's own segment, each `segment_id`
+    the id of its parent. Empty with parts, and once the transaction has an outcome. `is_new`: this
+    request began the transaction; otherwise it was found by its key, and may hold events of an
+    earlier writer.
+    """
 
     ok: Literal[True] = True
     transaction: TransactionInfo
@@ -118,11 +130,11 @@ class TransactionBegun(Contract):
 
 
 class ResumeTransaction(TransactionQuery):
-    """→ TransactionBegun: as it was when it was begun, to go on with elsewhere."""
+    """→ TransactionBegun, as its begin answered, so that another client can continue it."""
 
 
 class AddTransactionPart(TransactionQuery):
-    """→ TransactionBegun: `segments` are the part's. Idempotent.
+    """→ TransactionBegun with the segments of the part. Idempotent.
 
     Raises InvalidRequest (the transaction has no parts, or too many), TransactionEnded.
     """
@@ -135,7 +147,7 @@ class DescribeTransaction(TransactionQuery):
 
 
 class TransactionDescription(Contract):
-    """`read_token`: a query that demands this point sees what is said here."""
+    """A transaction. `read_token`: a query that demands this point sees this state."""
 
     ok: Literal[True] = True
     transaction: TransactionInfo
@@ -143,23 +155,26 @@ class TransactionDescription(Contract):
 
 
 class PingTransaction(Contract):
-    """`lease_ms` None: as it was begun with."""
+    """A ping of one transaction. `lease_ms` None: the lease of its begin."""
 
     transaction_id: str = Field(pattern=ID_PATTERN)
     lease_ms: int | None = None
 
 
 class PingTransactions(StreamQuery):
-    """→ TransactionsPinged, in the order asked. Raises StreamNotFound, ScopeNotFound."""
+    """→ TransactionsPinged, in the order of the pings. Raises StreamNotFound, ScopeNotFound."""
 
     incarnation: int | None = None
     pings: tuple[PingTransaction, ...] = Field(max_length=PINGS_MAX)
 
 
 class TransactionPinged(Contract):
-    """`state` None: there is no such transaction (any more). A ping after the decision tells the
-    outcome. `refusal`: the lease was not prolonged because it is out of range, or would go beyond
-    the longest time that the transaction may take."""
+    """The result of one ping.
+
+    `state` None: the transaction does not exist, or its outcome is forgotten. After the decision,
+    `state` is the outcome. `refusal`: the controller did not prolong the lease, because it is out
+    of range or would exceed the longest time that the transaction may take.
+    """
 
     transaction_id: str
     state: TransactionState | None
@@ -173,14 +188,14 @@ class TransactionsPinged(Contract):
 
 
 class PartLength(Contract):
-    """Up to where the part's segment beside the stream's segment `segment_id` was written."""
+    """The length of the part's segment whose parent is the stream's segment `segment_id`."""
 
     segment_id: int
     length: int = Field(gt=0)
 
 
 class CommittedPart(Contract):
-    """A part that counts. Segments that are not named are empty."""
+    """A valid part, with the lengths of its segments. Segments without a length are empty."""
 
     part: str = Field(pattern=ID_PATTERN)
     lengths: tuple[PartLength, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
@@ -189,12 +204,13 @@ class CommittedPart(Contract):
 class CommitTransaction(TransactionQuery):
     """→ TransactionDescription, in COMMITTING or COMMITTED: the outcome is irrevocable.
 
-    `parts`: of a transaction with parts those that count, in the order in which they are merged;
-    the others are deleted. At most `PART_LENGTHS_MAX` lengths in all. `timestamp_ms`: the writer's
-    time, noted as a mark of `writer_id` when the events are there.
+    `parts`: for a transaction with parts, the valid parts in the order in which they are merged;
+    the other parts are deleted. They have at most `PART_LENGTHS_MAX` lengths in all.
+    `timestamp_ms`: the writer's time, which becomes a mark of `writer_id` when the events are in
+    the stream.
 
-    Raises TransactionEnded (it is aborted or about to be), PartMismatch (a part is unknown, or
-    not as long as is said; the transaction stays open), VersionPassed, InvalidRequest.
+    Raises TransactionEnded (the transaction is ABORTING or ABORTED), PartMismatch (a part is
+    unknown or has another length; the transaction stays open), VersionPassed, InvalidRequest.
     """
 
     parts: tuple[CommittedPart, ...] = Field(default=(), max_length=PARTS_MAX)
@@ -204,14 +220,16 @@ class CommitTransaction(TransactionQuery):
 
 
 class AbortTransaction(TransactionQuery):
-    """→ TransactionDescription, in ABORTING or ABORTED. Raises TransactionEnded (committed)."""
+    """→ TransactionDescription, in ABORTING or ABORTED. Raises TransactionEnded if committed."""
 
     wait_ms: int = Field(default=0, ge=0, le=WAIT_MS_MAX)
 
 
 class ListTransactions(PagedQuery):
-    """→ TransactionList. `state` None: all that have not ended, in the order of their ids. Of those
-    that have, at least the last five hundred are listed, the newest first.
+    """→ TransactionList.
+
+    `state` None: the transactions that have not ended, sorted by id. With an ended state, the
+    answer lists at least the last five hundred such transactions, newest first.
 
     Raises StreamNotFound, ScopeNotFound.
     """
@@ -229,13 +247,13 @@ class TransactionList(Contract):
 
 
 class DescribeApplication(StreamQuery):
-    """→ ApplicationDescription, also of an application that never was."""
+    """→ ApplicationDescription, also for an unknown application."""
 
     application: str = Field(pattern=APPLICATION_PATTERN)
 
 
 class ApplicationDescription(Contract):
-    """What an application has committed to a stream. None: nothing; or nothing is open."""
+    """An application's last commit to a stream, and its open transaction. None: it has none."""
 
     ok: Literal[True] = True
     application: str
@@ -243,16 +261,18 @@ class ApplicationDescription(Contract):
     committed_version: int | None = None
     """The highest committed version."""
     committed_transaction: str | None = None
-    """The transaction of that version; None if and only if the version is."""
+    """The transaction of that version; None exactly if the version is None."""
     open_version: int | None = None
     """The version of the transaction that is open."""
     open_transaction: str | None = None
-    """The transaction of that version; None if and only if the version is."""
+    """The transaction of that version; None exactly if the version is None."""
 
 
 class ForgetApplication(StreamQuery):
-    """→ ApplicationDescription, empty: the application may begin at any version again. Idempotent.
-    What it has open it cannot commit any more."""
+    """→ ApplicationDescription, empty. Forgets an application's commits. Idempotent.
+
+    The application may begin at any version again. It can no longer commit its open transaction.
+    """
 
     application: str = Field(pattern=APPLICATION_PATTERN)
 

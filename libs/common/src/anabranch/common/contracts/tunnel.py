@@ -1,4 +1,4 @@
-"""Tunnels: how clients of a gateway reach segment stores.
+"""Tunnels: the way of a gateway's clients to segment stores.
 
 A tunnel is a WebSocket on `PATH` that carries the bytes of the store protocol (`wire.packet`) both
 ways, in binary messages whose borders have no meaning.
@@ -10,7 +10,7 @@ from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.cluster import Endpoint
 
 SUBPROTOCOL = "anabranch-store.1"
-"""What both sides name in the handshake; another number is another meaning of the messages."""
+"""The subprotocol that both sides name in the handshake; its number changes with the format."""
 PATH = "/v1/stores/{store}/connection"
 """`store` is the address of the store, host:port, as the cluster knows it."""
 PIECE_SIZE_BYTES_MAX = 256 * 1024
@@ -26,7 +26,7 @@ def tunnel_path(store: Endpoint) -> str:
 
 
 def tunnel_end(store: str) -> Endpoint:
-    """The address in a path, without percent-encoding. Raises InvalidRequest if it is none."""
+    """Parse the address in a path, without percent-encoding. Raises InvalidRequest."""
     host, _, port = store.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
         raise InvalidRequest("this is no address of a store", remedy="name host:port", store=store)
