@@ -1,4 +1,4 @@
-"""Builds the gateway from its settings and runs its parts until it is asked to stop."""
+"""Builds the gateway from its settings and runs its parts until the process must stop."""
 
 import asyncio
 import contextlib
@@ -43,14 +43,14 @@ PROBE_PAUSE_S = 2.0
 PROBE_PAUSE_FIRST_S = 0.2
 DRAIN_S = 8
 LEAVE_S = 2.0
-"""Readers of groups then get this to leave."""
+"""After that, readers of groups have this long to leave their groups."""
 STORE_S = 4.0
-"""What is still being stored then gets this; all together are less than the grace."""
+"""After that, pending appends have this long. The three together are below the grace."""
 STORES_TIMEOUT_S = 2.0
-"""A client waits 5 s for a tunnel, and the gateway must reach the store in them too."""
+"""A client waits 5 s for a tunnel; within this time the gateway must also reach the store."""
 BACKLOG = 2048
 READ_AHEAD_BYTES = 4 * MIB
-"""Of each reader of a group."""
+"""The bytes that each reader of a group reads ahead."""
 
 _log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
 
 
 async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
-    """Run until asked to stop. Raises Unavailable (no NATS), Unauthorized, PortInUse."""
+    """Run until the process must stop. Raises Unavailable (no NATS), Unauthorized, PortInUse."""
     clock = SystemClock()
     for part in ("http", "controller"):
         lifetime.set_ready(part, False, "starting")
@@ -111,7 +111,7 @@ def build(
     health: Callable[[], Mapping[str, PartHealth]],
     stopping: Callable[[], bool],
 ) -> Parts:
-    """The gateway's parts on an open client; `writers.serve` is yet to be run."""
+    """Build the gateway's parts on an open client. The caller runs `writers.serve`."""
     writers = OpenWriters(
         partial(open_writer, client),
         clock=clock,
@@ -172,13 +172,13 @@ def _group_readers(
 
 
 async def _stores(client: Client) -> frozenset[Endpoint]:
-    """Where the stores are. Raises Unavailable."""
+    """The addresses of the stores. Raises Unavailable."""
     found = [one async for one in client.stores.list(timeout_s=STORES_TIMEOUT_S)]
     return frozenset(Endpoint(one.host, one.port) for one in found)
 
 
 def listen(bind: str) -> socket.socket:
-    """A listening socket at ``host:port``. Raises PortInUse, InvalidSetting."""
+    """Open a listening socket at ``host:port``. Raises PortInUse, InvalidSetting."""
     host, port = parse_bind(bind)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -202,7 +202,7 @@ async def serve(
     settings: Settings,
     metrics: GatewayMetrics,
 ) -> None:
-    """Serve until asked to stop; then requests under way get `DRAIN_S` to end."""
+    """Serve until the process must stop; open requests then have `DRAIN_S` to end."""
     limits = ConnectionLimits(
         settings.connections_max, settings.connections_per_peer_max, settings.header_timeout_s
     )
@@ -211,14 +211,14 @@ async def serve(
         http=protocol_of(Connections(limits, metrics)),
         ws=WebSocketConnection,
         ws_max_size=MESSAGE_SIZE_BYTES_MAX,
-        ws_ping_interval=None,  # the store protocol has its own signs of life
+        ws_ping_interval=None,  # The store protocol has its own heartbeats.
         ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=cast(int, settings.keep_alive_s),  # it only waits for so long
+        timeout_keep_alive=cast(int, settings.keep_alive_s),  # uvicorn also takes a float
         timeout_graceful_shutdown=DRAIN_S,
         backlog=BACKLOG,
     )
@@ -234,7 +234,7 @@ async def serve(
 
 
 async def _probe(client: Client, clock: Clock, lifetime: Lifetime) -> None:
-    """Report whether a controller answers, again and again."""
+    """Report periodically whether a controller answers."""
     while True:
         pause_s = PROBE_PAUSE_S
         try:

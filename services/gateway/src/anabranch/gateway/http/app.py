@@ -1,6 +1,6 @@
-"""The application: administration by FastAPI, events and health by plain routes, one door.
+"""The application: administration by FastAPI, events and health by plain routes, one intake.
 
-WebSockets have a door of their own (`tunnels`): they have no body, and last.
+WebSockets bypass the intake (`tunnels`), because they have no body and last long.
 """
 
 from collections.abc import Sequence
@@ -57,11 +57,11 @@ ROUTERS = (
     control.router,
 )
 ANSWER_EXTRA_S = 30.0
-"""What a route may need beyond its own waiting, to ask the cluster and to send the answer."""
+"""Time for a route beyond its own wait: to query the cluster and to send the answer."""
 
 
 def build_app(parts: Parts, clock: Clock) -> ASGIApp:
-    """The whole application over these parts."""
+    """Build the application over these parts."""
     api = FastAPI(
         title="Anabranch gateway",
         version="1",
@@ -78,8 +78,8 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
         *transaction_events.routes(),
         *tunnels.routes(),
     ]
-    api.router.routes[:0] = events.routes()  # first, because they are asked most
-    # The routes themselves: an included router is analysed anew, parameter by parameter.
+    api.router.routes[:0] = events.routes()  # First, because they are the most frequent.
+    # Add the routes themselves: FastAPI would analyse an included router again.
     for router in ROUTERS:
         api.router.routes.extend(router.routes)
     api.router.routes.extend(others)
@@ -122,7 +122,7 @@ class RouteTemplates:
         }
 
     def template_of(self, scope: Scope) -> str:
-        """The template of a request that was routed; FastAPI leaves its own routes in the scope."""
+        """The path template of a routed request; FastAPI leaves its own routes in the scope."""
         path = getattr(scope.get("route"), "path", None)
         if isinstance(path, str):
             return path

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI describes its own routes, the plain ones are added here."""
+"""The OpenAPI document: FastAPI describes its own routes; this module adds the plain ones."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def _completed(document: Document) -> Document:
 
 
 def _complete_operation(path: str, method: str, operation: Document) -> None:
-    """Name the path's parameters, and let whatever is not success be a problem document."""
+    """Name the path's parameters, and make a problem document the default response."""
     operation.setdefault("operationId", f"{method} {path}")
     operation["responses"].pop("422", None)
     operation["responses"]["default"] = _PROBLEM
@@ -135,7 +135,7 @@ def _post_events() -> Document:
 
 
 def _post_transaction_events(*of_part: str) -> Document:
-    """As `_post_events`, with the ids, and of a part its lengths by segment id."""
+    """As `_post_events`, with the ids and, for a part, the lengths by segment id."""
     described = _post_events()
     described["tags"] = ["transactions"]
     described["summary"] = (

@@ -1,1 +1,1 @@
-"""What every request passes: connections, intake, problems, tracing."""
+"""The layers around every request: connections, intake, problems, tracing."""

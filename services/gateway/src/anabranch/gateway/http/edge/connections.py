@@ -1,15 +1,15 @@
-"""The gateway's connections: bounded in number, in total and by peer, and in their patience.
+"""The gateway's connections: bounded in number, in total and per peer, and in time.
 
     accepted ──room──► headers ──complete──► request (`intake`) ──answered──► idle ──► closed
         │                 │   ▲                                                │
         └─► 503, 429      └─► 408, 431, closed        next request ◄───────────┘
 
-A connection that gets no room is answered by a problem document before it has asked, and closed.
+If there is no room for a connection, the gateway sends a problem document at once and closes it.
 The deadline for headers runs from the connection's first moment, or from the next request's first
 byte, and no byte extends it. Bytes that follow an answered request have the same deadline. A
 request for a WebSocket hands its connection over (`websockets`), which stays counted until it ends.
 
-uvicorn's protocol does everything else. It has no hooks, so this class overrides what it must.
+uvicorn's protocol does everything else. It has no hooks, so this class overrides its methods.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ from anabranch.gateway.http.edge.websockets import WebSocketConnection
 
 HEADERS_SIZE_BYTES_MAX = 64 * 1024
 REFUSED_MAX = 64
-"""So many refused connections may wait for their peers to read why; further ones are reset."""
+"""The most refused connections that wait for their peers; further ones are reset."""
 REFUSED_WAIT_S = 1.0
 IPV6_PREFIX_BITS = 64
-"""One network's addresses are one peer's."""
+"""The addresses of one network count as one peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Connections:
     def __init__(self, limits: ConnectionLimits, metrics: GatewayMetrics) -> None:
         self.limits = limits
         self.refused = 0
-        """Of those that are still open."""
+        """The number of refused connections that are still open."""
         self._metrics = metrics
         self._by_peer: Counter[str] = Counter()
 
     def enter(self, peer: str) -> AnabranchError | None:
-        """Count one more; or, uncounted, why there is no room for it."""
+        """Count one more connection; or return the error if it exceeds a limit."""
         limits = self.limits
         error: AnabranchError | None = None
         if self._metrics.connections >= limits.connections_max:
@@ -77,14 +77,14 @@ class Connections:
         return None
 
     def leave(self, peer: str) -> None:
-        """One that was counted is gone."""
+        """Count the end of a connection that `enter` admitted."""
         self._metrics.connections -= 1
         self._by_peer[peer] -= 1
         if not self._by_peer[peer]:
             del self._by_peer[peer]
 
     def cut_off(self, error: AnabranchError) -> None:
-        """A connection is ended by the gateway for this reason."""
+        """Count a connection that the gateway ends with this error."""
         self._metrics.cut_off(error.code)
 
 
@@ -95,7 +95,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(**uvicorn)
         self._counted_in = connections
         self._peer: str | None = None
-        """None: it is not counted."""
+        """None: the connection is not counted."""
         self._deadline: asyncio.TimerHandle | None = None
         self._is_in_headers = False
         self._headers_size_bytes = 0
@@ -112,7 +112,7 @@ class Connection(HttpToolsProtocol):
         self._watch()
 
     def _refuse(self, transport: asyncio.Transport, error: AnabranchError) -> None:
-        """Say why, and wait a little: a reset would take the answer from the peer."""
+        """Send the error and wait a little, because a reset would discard it at the peer."""
         if self._counted_in.refused >= REFUSED_MAX:
             transport.abort()
             return
@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
         self._headers_size_bytes += len(data)
         super().data_received(data)
         if self._peer is None:
-            return  # the WebSocket has the socket now
+            return  # The WebSocket owns the socket now.
         if not self._is_in_headers:
             self._headers_size_bytes = 0
         elif self._headers_size_bytes > HEADERS_SIZE_BYTES_MAX:
@@ -146,8 +146,11 @@ class Connection(HttpToolsProtocol):
         self._watch()
 
     def handle_websocket_upgrade(self) -> None:
-        """Give the socket away, and its place among the counted ones with it: nothing more is
-        called here. A request that is still being answered would never hear of the end."""
+        """Hand the socket and its place in the count over to a WebSocket.
+
+        No method here is called afterwards. The upgrade is refused while a request is still being
+        answered, because that request would never learn of the connection's end.
+        """
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.abort()
             return
@@ -166,8 +169,10 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _watch(self) -> None:
-        """The deadline runs while no request is being answered, but for idle connections, which
-        uvicorn closes."""
+        """Run the deadline while no request is being answered.
+
+        uvicorn itself closes idle connections.
+        """
         if self.transport.is_closing() or not (self.cycle is None or self.cycle.response_complete):
             self._disarm()
         elif self._deadline is None:
@@ -194,7 +199,7 @@ class Connection(HttpToolsProtocol):
 
 
 def protocol_of(connections: Connections) -> type[asyncio.Protocol]:
-    """What uvicorn calls for each connection."""
+    """The factory that uvicorn calls for each connection."""
 
     def connection(**uvicorn: Any) -> Connection:
         return Connection(connections, **uvicorn)
@@ -220,7 +225,7 @@ def peer_of(peername: object) -> str:
 
 
 def _answer(error: AnabranchError) -> bytes:
-    """A whole answer that ends its connection."""
+    """The bytes of an answer that ends its connection."""
     response = problem_of(error, "")
     lines = [b"%b: %b\r\n" % header for header in response.raw_headers]
     start = STATUS_LINE[response.status_code]

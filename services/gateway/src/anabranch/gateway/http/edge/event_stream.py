@@ -1,8 +1,8 @@
-"""Answers that go on: messages in the form of server-sent events, or as lines of JSON.
+"""Streaming answers: messages as server-sent events, or as lines of JSON.
 
-A message has a name (none for an event of a stream), an id that a client sends back to go on
-behind it, and data. In lines, name and id are fields beside the data. The answer ends when its
-messages do, when its caller goes, or when the caller takes nothing for too long.
+A message has a name (none for an event of a stream), data, and an id, which a client sends back to
+continue after the message. In lines, name and id are fields beside the data. The answer ends with
+its messages, when its caller goes, or when the caller reads nothing for too long.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from anabranch.gateway.http.edge.intake import without_deadline
 
 SSE = "text/event-stream"
 RETRY_MS = 1000
-"""After how long a client that lost its connection is to come back."""
+"""The time after which a client that lost its connection reconnects."""
 NDJSON_ACCEPTED = frozenset({NDJSON, "application/ndjson", "application/*", "*/*"})
 _ENCODER = msgspec.json.Encoder()
 
@@ -35,7 +35,7 @@ class Message(NamedTuple):
 
 
 class Form:
-    """How messages are written; of `media_type`."""
+    """The encoding of messages, with its `media_type`."""
 
     def __init__(self, *, sse: bool) -> None:
         self.media_type = SSE if sse else NDJSON
@@ -46,13 +46,13 @@ class Form:
         return b"".join(map(self._write, messages))
 
     def opening(self, message: Message) -> bytes:
-        """The first message."""
+        """Encode the first message."""
         retry = b"retry: %d\n" % RETRY_MS if self.media_type == SSE else b""
         return retry + self._write(message)
 
 
 def wanted_form(accept: str) -> Form:
-    """The first form accepted that there is; lines for a caller that does not care.
+    """The first supported form that the caller accepts; lines if it accepts any.
 
     Raises NotAcceptable.
     """
@@ -66,8 +66,10 @@ def wanted_form(accept: str) -> Form:
 
 
 class EventStream:
-    """The answer of these pieces; `closed` is called at its end, whatever ends it, even if it was
-    never begun to be sent. An ASGI application."""
+    """An ASGI application that answers with these pieces.
+
+    It calls `closed` at its end, whatever ends it, even if the answer never began.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class EventStream:
             await self._closed()
 
     async def _send_all(self, send: Send) -> None:
-        # Whoever takes nothing is cut off by the server: its answer is left without an end.
+        # The server cuts off a caller that reads nothing; its answer has no proper end.
         with suppress(TimeoutError):
             async with aclosing(self._pieces) as pieces:
                 start = {"type": "http.response.start", "status": 200, "headers": self._headers}

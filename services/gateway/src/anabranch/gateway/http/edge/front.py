@@ -1,8 +1,8 @@
-"""The shortest way to the routes that are asked most.
+"""A shortcut to the most frequent routes.
 
-A POST or GET of events goes straight to its route; everything else, other methods on the same
-path included, goes the long way through the framework, which serves these routes too and so keeps
-the last word on them. What the routes raise is answered by the intake in either case.
+A POST or GET of events goes straight to its route. All other requests, including other methods on
+the same path, go through the framework, which serves these routes too. In either case the intake
+answers the errors that the routes raise.
 """
 
 import re
@@ -16,8 +16,10 @@ Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class Front:
-    """`template` is a path of names in braces; `rest` gets what does not match. `api` is the
-    application that requests find in their scope."""
+    """Sends matching requests to `endpoint` and all others to `rest`.
+
+    `template` is a path with names in braces. `api` is the application in the requests' scope.
+    """
 
     def __init__(self, template: str, endpoint: Endpoint, rest: ASGIApp, api: ASGIApp) -> None:
         self._match = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template)).fullmatch

@@ -1,9 +1,9 @@
-"""The door of the application: bounds, deadlines and counts, before and around every route.
+"""The intake of the application: bounds, deadlines and counts, before and around every route.
 
-A body is received whole before its route runs, within a size, a time and a total over all
-requests; so routes meet only complete bodies, and a slow sender occupies nothing but its bytes.
-Health and metrics are answered however full the gateway is. An answer that goes on for as long as
-its caller listens says so (`without_deadline`) when it begins.
+The intake receives a whole body before the route runs, within a size, a time and a total over all
+requests. Routes therefore get only complete bodies, and a slow sender occupies nothing but the
+memory of its bytes. The gateway answers requests for health and metrics even when it is full. A
+streaming answer calls `without_deadline` when it begins.
 """
 
 import asyncio
@@ -38,20 +38,20 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
 class IntakeLimits:
     body_size_bytes_max: int
     bodies_size_bytes_max: int
-    """Of all bodies being received or answered."""
+    """The total size of the bodies of all open requests."""
     body_timeout_s: float
     answer_timeout_s: float
-    """The backstop: routes have shorter deadlines of their own."""
+    """The outer deadline; routes have shorter deadlines of their own."""
     requests_max: int
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request: how it was answered, and what it holds."""
+    """One request: the state of its answer, and the bytes that it holds."""
 
     status: int = 0
     answered: bool = False
-    """The whole answer was handed to the server."""
+    """Whether the server has the whole answer."""
     held_bytes: int = 0
 
 
@@ -119,8 +119,8 @@ class Intake:
             late = OutcomeUnknown("the request was not answered in time")
             await self._refuse(exchange, problem_of(late, path), scope, receive, send)
         except Exception as error:
-            # The framework answers a defect by our handler and then raises it all the same. One
-            # that comes in the middle of an answer is left to the server to cut off.
+            # The framework answers a defect by the handler and then raises it nevertheless. If
+            # it comes in the middle of an answer, the server cuts the answer off.
             if not exchange.answered:
                 if exchange.status:
                     raise
@@ -133,7 +133,7 @@ class Intake:
             await response(scope, receive, send)
 
     async def _receive_body(self, exchange: _Exchange, scope: Scope, receive: Receive) -> bytes:
-        """The whole body. Raises BodyTooLarge, BodyTooSlow, Overloaded, InvalidRequest."""
+        """Receive the body. Raises BodyTooLarge, BodyTooSlow, Overloaded, InvalidRequest."""
         announced = Request(scope).headers.get("content-length", "")
         if announced.isascii() and announced.isdigit():
             self._check_size(int(announced))
@@ -174,21 +174,21 @@ class Intake:
 
 
 def envelope_of(scope: Scope) -> Envelope:
-    """The request as it came through the door."""
+    """The envelope of a request."""
     found = scope[_ENVELOPE]
     assert isinstance(found, Envelope)
     return found
 
 
 def without_deadline(scope: Scope) -> None:
-    """From now on the answer to the request may take as long as it does."""
+    """Lift the deadline of the request: from now on its answer may take any time."""
     deadline: asyncio.Timeout | None = scope.get(_DEADLINE)
     if deadline is not None:
         deadline.reschedule(None)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body as one message, then what the server says."""
+    """A `receive` that returns the body as one message, then the server's messages."""
     given = False
 
     async def once() -> Message:

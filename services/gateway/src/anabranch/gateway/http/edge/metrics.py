@@ -1,4 +1,4 @@
-"""What the gateway counts; one of it per application."""
+"""The metrics of the gateway; one object per application."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from anabranch.gateway.tunnels.pump import Tunnelled
 
 
 class GatewayMetrics:
-    """Plain numbers that requests add to. A route is its template, so that its values are few."""
+    """Counts of requests and connections. The label `route` is the template of a path."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class GatewayMetrics:
         )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request has got its answer."""
+        """Count an answered request."""
         self._answered[method, route, str(status)] += 1
         self._seconds.record(seconds, {"route": route})
 
     def cut_off(self, reason: str) -> None:
-        """A connection was refused or ended, for what an error's code says."""
+        """Count a connection that was refused or ended; the reason is an error's code."""
         self._cut_off[(reason,)] += 1

@@ -1,9 +1,9 @@
-"""Errors as HTTP answers: problem documents (RFC 9457) for whatever goes wrong.
+"""Errors as HTTP answers: problem documents (RFC 9457) for all failures.
 
-`status_of` is the whole mapping: by the error's own code where a branch of the error tree is too
-coarse, else by its branch, which says what the caller must do. A request that is traced is told
-its `trace_id`. An error that nobody raised on
-purpose is logged here and answered without its text.
+`status_of` is the whole mapping. It maps an error by its own code if a branch of the error tree is
+too coarse, otherwise by its branch, which stands for the caller's next action. The document of a
+traced request carries its `trace_id`. This module logs an unexpected error and answers it without
+its text.
 """
 
 import http
@@ -76,7 +76,7 @@ _log = structlog.get_logger(__name__)
 
 
 def status_of(error: AnabranchError) -> int:
-    """The HTTP status that an error is answered with."""
+    """The HTTP status of the answer to an error."""
     by_code = STATUS_BY_CODE.get(error.code)
     if by_code is not None:
         return by_code
@@ -84,7 +84,7 @@ def status_of(error: AnabranchError) -> int:
 
 
 def document_of(error: AnabranchError, instance: str) -> dict[str, object]:
-    """The problem document of an error; `instance` is the path that was asked."""
+    """The problem document of an error; `instance` is the path of the request."""
     status = status_of(error)
     document: dict[str, object] = {
         "type": f"urn:anabranch:problem:{error.code}",
@@ -103,7 +103,7 @@ def document_of(error: AnabranchError, instance: str) -> dict[str, object]:
 
 
 def problem_of(error: AnabranchError, instance: str) -> Response:
-    """The answer that tells an error."""
+    """The HTTP answer to an error."""
     status = status_of(error)
     comes_later = status == 503 or isinstance(error, Busy)
     headers = {"retry-after": str(RETRY_AFTER_S)} if comes_later else None
@@ -111,7 +111,7 @@ def problem_of(error: AnabranchError, instance: str) -> Response:
 
 
 def _encoded(document: dict[str, object]) -> bytes:
-    """As JSON; what cannot be encoded of the caller's own words becomes a question mark."""
+    """Encode as JSON; unencodable characters in the caller's text become question marks."""
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -120,14 +120,14 @@ def _encoded(document: dict[str, object]) -> bytes:
 
 
 def unexpected(error: Exception, instance: str) -> Response:
-    """The answer to a defect: logged with its traceback, told without."""
+    """Log a defect with its traceback, and return an answer without it."""
     _log.error("a request met an unexpected error", path=instance, exc_info=error)
     told = AnabranchError(UNEXPECTED)
     return problem_of(told, instance)
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Answer with problem documents whatever routes raise."""
+    """Answer all errors that routes raise with problem documents."""
     app.add_exception_handler(AnabranchError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_input)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -136,7 +136,7 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnabranchError)
-    if isinstance(error, Defect):  # logged where it was contained
+    if isinstance(error, Defect):  # already logged where it was contained
         error = AnabranchError(UNEXPECTED)
     return problem_of(error, request.url.path)
 
@@ -154,7 +154,7 @@ async def _on_wrong_input(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: no such path, no such method, a body it cannot read."""
+    """Answer the framework's own refusals: unknown paths and methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
     phrase = http.HTTPStatus(error.status_code).phrase
     told = InvalidRequest(

@@ -1,11 +1,10 @@
-"""Lets callers read what they have changed, also by another gateway.
+"""Lets callers read their own changes, also through another gateway.
 
 An answer that reports a change carries the header `Anabranch-Read-Token`. A caller that sends the
-value back, to any gateway, is answered from a state in which the change is present. Within one
-gateway that holds without the header, because all callers of a gateway share one client.
+value back, to any gateway, gets an answer from a state that includes the change. Within one gateway
+that holds without the header, because all callers of a gateway share one client.
 
-What a caller sends counts for its own request alone: a token that is wrong costs nobody else
-anything.
+The header affects only the request that carries it: a wrong token costs no other caller anything.
 """
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,7 +16,7 @@ READ_TOKEN = "Anabranch-Read-Token"
 
 
 class ReadYourWrites:
-    """See the module. Raises InvalidRequest for a header that is no read token."""
+    """An ASGI middleware. Raises InvalidRequest if the header is not a read token."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,5 +36,5 @@ class ReadYourWrites:
             with on_behalf_of(caller):
                 await self._app(scope, receive, telling)
         finally:
-            # Tasks that outlive the request, of a held reader for example, demand nothing for it.
+            # Tasks that outlive the request, such as a held reader's, demand no points for it.
             caller.clear()

@@ -1,8 +1,8 @@
 """A span around every request: the same for FastAPI's routes and for the plain ones.
 
 It continues the trace that the request names in `traceparent`, or begins one. The framework's own
-telemetry is off, because it would trace the same requests a second time. What probes ask again
-and again is not traced.
+telemetry is off, because it would trace the same requests a second time. The repeated requests of
+probes are not traced.
 """
 
 from collections.abc import Callable

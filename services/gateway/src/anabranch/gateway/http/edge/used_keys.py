@@ -1,4 +1,4 @@
-"""Which Idempotency-Key was used for which request, as far as this gateway remembers."""
+"""Remembers the request of each recent Idempotency-Key, in this gateway's memory."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from anabranch.common.runtime.clock import Clock
 
 
 class UsedKeys:
-    """Idempotency keys, and what each was used for."""
+    """Idempotency keys, each with the request that used it."""
 
     def __init__(self, clock: Clock, count_max: int, age_s_max: float) -> None:
         self._clock = clock
@@ -19,9 +19,9 @@ class UsedKeys:
 
     @contextmanager
     def using(self, key: str, request: str) -> Iterator[None]:
-        """Use the key for the request, which is forgotten if it is refused in the block.
+        """Use the key for the request; forget it if the block refuses the request.
 
-        Raises IdempotencyMismatch if the key was used for another one.
+        Raises IdempotencyMismatch if another request used the key.
         """
         now_s = self._clock.monotonic()
         while self._used and next(iter(self._used.values()))[1] <= now_s - self._age_s_max:

@@ -1,9 +1,9 @@
 """A WebSocket as a stream of bytes: uvicorn's protocol, with bounds for its peer.
 
-The messages that come in one read of the socket are handed on together, and fragments at once, so
-neither many small messages nor a message in many fragments takes more room than its bytes. A peer
-that reads nothing gets no pongs. A WebSocket whose application has ended, and whose peer does not
-take the last bytes, is reset.
+The protocol passes on the messages of one read of the socket together, and fragments at once, so
+neither many small messages nor a message in many fragments takes more memory than its bytes. A peer
+that reads nothing gets no pongs. If the application has ended and the peer does not read the last
+bytes, the protocol resets the connection.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ CLOSE_WAIT_S = 2.0
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """See the module. Calls `left` once, when the socket is gone."""
+    """A WebSocket with bounds. It calls `left` once, when the socket is gone."""
 
     def __init__(self, left: Callable[[], None], **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self.logger = logging.getLogger("uvicorn.websockets")
-        self.logger.setLevel(logging.WARNING)  # it tells of every handshake
+        self.logger.setLevel(logging.WARNING)  # It logs every handshake at INFO.
         self._left = left
         self._pieces: list[bytes] = []
         self._reset: asyncio.TimerHandle | None = None
@@ -51,7 +51,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is None:
-            self.transport.abort()  # the handshake is not over, so no message can say why
+            self.transport.abort()  # During the handshake no close frame can carry a reason.
         else:
             super().handle_parser_exception()
 

@@ -18,7 +18,7 @@ ASPECTS = ("status", "readiness", "liveness", "details")
 
 
 def routes() -> list[Route]:
-    """The routes in the order of matching: the name of an aspect is no part's name."""
+    """The routes in matching order; no part has the name of an aspect."""
     aspects = [Route(f"/v1/health/{aspect}", _ASPECTS[aspect]) for aspect in ASPECTS]
     by_part = [Route(f"/v1/health/{aspect}/{{part}}", _ASPECTS[aspect]) for aspect in ASPECTS]
     return [
@@ -38,12 +38,12 @@ async def ping(_request: Request) -> Response:
 
 
 async def healthz(_request: Request) -> Response:
-    """200 while the process is alive."""
+    """Answer 200 while the process is alive."""
     return JSONResponse({"alive": True})
 
 
 async def readyz(request: Request) -> Response:
-    """200 if every part is ready, else 503; the body has each part's reason."""
+    """Answer 200 if every part is ready, otherwise 503; the body has each part's reason."""
     parts = parts_of(request).health()
     ready = is_ready(parts)
     shown = {name: {"ready": part.ready, "reason": part.reason} for name, part in parts.items()}
