@@ -1,19 +1,19 @@
-"""The one error tree, split by what the caller must do.
+"""The one error tree, divided by the action that the caller must take.
 
     AnabranchError
     ├── Retry          wait and try again; nothing was done
     ├── Conflict       the state forbids it; look at the state, then decide
-    ├── Fenced         you (or the store you asked) are no longer the owner; look it up again
+    ├── Fenced         you (or the store asked) no longer own it; look up the owner again
     ├── Invalid        the input is wrong; repeating it will not help
     ├── NotFound       the thing named does not exist (here)
     ├── Unauthorized   ask for the right to do it
-    ├── Corrupt        stored or received bytes are damaged; an operator must look
-    ├── Defect         a mistake of ours; an operator must look
+    ├── Corrupt        stored or received bytes are damaged; an operator must act
+    ├── Defect         a mistake in the code; an operator must act
     └── Unknown        it may or may not have happened; read the state before repeating
 
-Every concrete error has a stable ``code`` that crosses process borders, a message (what
-happened, to what), ``fields`` (values, not prose) and a ``remedy`` (what to do). Text is
-lowercase and has no full stop. ``to_body`` and ``from_body`` carry an error over a wire.
+Every concrete error has a stable ``code`` that crosses process borders, a message that names the
+failure and its object, ``fields`` (values, not prose) and a ``remedy`` (the caller's next action).
+Text is lowercase and has no full stop. ``to_body`` and ``from_body`` carry an error over a wire.
 
 One module per family.
 """
@@ -294,7 +294,7 @@ ERRORS_BY_CODE: Mapping[str, type[AnabranchError]] = _all_errors(AnabranchError)
 
 
 def from_body(body: Mapping[str, object]) -> AnabranchError:
-    """The error that `to_body` described; an unknown code becomes a plain AnabranchError."""
+    """Rebuild the error from `to_body`; an unknown code becomes a plain AnabranchError."""
     kind = ERRORS_BY_CODE.get(str(body.get("code")), AnabranchError)
     fields = body.get("fields")
     error = kind(str(body.get("message", "no message")), remedy=str(body.get("remedy") or ""))

@@ -1,10 +1,10 @@
-"""The state forbids it: look at the state, then decide."""
+"""The present state forbids the request: read the state, then decide again."""
 
 from anabranch.common.errors.families import Conflict
 
 
 class Parked(Conflict):
-    """A defect stopped the work on the thing, so changes of it are refused: fields {aggregate}."""
+    """A defect stopped the work on an aggregate, which refuses changes: fields {aggregate}."""
 
     code = "parked"
     default_remedy = "update the controllers, then run `anabranch operation redrive`"
@@ -76,14 +76,14 @@ class AttributeMismatch(Conflict):
 
 
 class TooManyAttributes(Conflict):
-    """The segment would have more attributes than it may: fields {limit}."""
+    """The update would exceed the segment's limit of attributes: fields {limit}."""
 
     code = "too-many-attributes"
     default_remedy = "remove attributes that are no longer needed"
 
 
 class PartialDuplicate(Conflict):
-    """A block straddles what is stored: fields {last}; rebuild it from last + 1."""
+    """A block overlaps the stored events: fields {last}; rebuild the block from last + 1."""
 
     code = "partial-duplicate"
 
@@ -103,7 +103,7 @@ class WriterExpired(Conflict):
 
 
 class SessionEnded(Conflict):
-    """The append session was ended by a refusal or by a newer setup of the same writer."""
+    """A refusal, or a newer setup of the same writer, has ended the append session."""
 
     code = "session-ended"
     default_remedy = "set up the append session again"
@@ -117,19 +117,19 @@ class StaleRequest(Conflict):
 
 
 class WrongExpectedSequence(Conflict):
-    """An event store's subject has moved on: fields {expected, actual}."""
+    """The subject has a newer message than expected: fields {expected, actual}."""
 
     code = "wrong-expected-sequence"
 
 
 class GateClosed(Conflict):
-    """The parent takes no more children: it is being deleted or sealed."""
+    """The parent takes no more children, because it is being deleted or sealed."""
 
     code = "gate-closed"
 
 
 class MembershipEnded(Conflict):
-    """The child has left its parent; a later life of it has a record of its own."""
+    """The child has left its parent; a later incarnation has a record of its own."""
 
     code = "membership-ended"
 
@@ -141,13 +141,13 @@ class RevisionConflict(Conflict):
 
 
 class ObjectExists(Conflict):
-    """A create-only name is taken (an object, a chunk, a manifest, a file)."""
+    """The name of a create-only object, chunk, manifest or file is taken."""
 
     code = "object-exists"
 
 
 class ClusterNotEmpty(Conflict):
-    """Metadata is restored only where there is none."""
+    """The cluster has metadata; a restore needs an empty one."""
 
     code = "cluster-not-empty"
     default_remedy = "start NATS on an empty directory, and restore before any controller starts"
@@ -168,14 +168,14 @@ class ReaderGroupExists(Conflict):
 
 
 class GenerationMismatch(Conflict):
-    """The reader group was reset since: fields {generation}."""
+    """The reader group has another generation than expected: fields {generation}."""
 
     code = "generation-mismatch"
     default_remedy = "run `anabranch group show` to see the reader group's state"
 
 
 class ReaderInUse(Conflict):
-    """A reader of this id is alive in the group."""
+    """A live reader of the group has this id."""
 
     code = "reader-in-use"
     default_remedy = "give every reader of a group a unique id"
@@ -187,34 +187,34 @@ class TooManyReaders(Conflict):
 
 
 class TooManyCheckpoints(Conflict):
-    """As many checkpoints are under way as the group allows at once."""
+    """The group has as many unfinished checkpoints as it allows at once."""
 
     code = "too-many-checkpoints"
     default_remedy = "wait for one of them, or cancel them"
 
 
 class CheckpointExists(Conflict):
-    """A checkpoint of this name is under way."""
+    """An unfinished checkpoint has this name."""
 
     code = "checkpoint-exists"
 
 
 class StateNotInitialized(Conflict):
-    """Nobody has given a state synchronizer's state its first value."""
+    """The state of a state synchronizer has no first value yet."""
 
     code = "state-not-initialized"
     default_remedy = "initialize it first"
 
 
 class TransactionEnded(Conflict):
-    """The transaction has the other outcome, or one at all: fields {transaction, state}."""
+    """The transaction's outcome excludes the request: fields {transaction, state}."""
 
     code = "transaction-ended"
     default_remedy = "begin another transaction; an outcome never changes"
 
 
 class PartMismatch(Conflict):
-    """A part is not as its writer said: fields {part, segment, length, said}."""
+    """A part does not have the length given by its writer: fields {part, segment, length, said}."""
 
     code = "part-mismatch"
     default_remedy = (

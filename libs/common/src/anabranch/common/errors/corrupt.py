@@ -1,4 +1,4 @@
-"""Stored or received bytes are damaged: an operator must look."""
+"""Stored or received bytes are damaged: an operator must act."""
 
 from anabranch.common.errors.families import Corrupt
 
@@ -16,7 +16,7 @@ class CorruptJournal(Corrupt):
 
 
 class JournalFileMissing(CorruptJournal):
-    """The journal knows of a file that is not in its directory: fields {file}."""
+    """A file that the journal refers to is not in its directory: fields {file}."""
 
     code = "journal-file-missing"
     default_remedy = (
@@ -26,7 +26,7 @@ class JournalFileMissing(CorruptJournal):
 
 
 class NodeIdMissing(Corrupt):
-    """The data directory holds logs and no `node-id`: fields {path, journal}."""
+    """The data directory holds logs but no file `node-id`: fields {path, journal}."""
 
     code = "node-id-missing"
     default_remedy = (
@@ -43,8 +43,8 @@ class CorruptManifest(Corrupt):
 
 
 class TierTwoRewound(Corrupt):
-    """Tier 2 holds a receipt of an object, and neither the object nor a newer one: somebody deleted
-    it. Fields {newest, receipt}, the numbers of what is there and of what was there."""
+    """Tier 2 holds a receipt of an object, but neither the object nor a newer one: an outside party
+    deleted it. Fields {newest, receipt}: the newest present number and the receipt's number."""
 
     code = "tier-two-rewound"
     default_remedy = (
@@ -54,7 +54,7 @@ class TierTwoRewound(Corrupt):
 
 
 class CorruptEvent(Corrupt):
-    """A domain event's checksum, revision or content is wrong; its aggregate stops."""
+    """A domain event has a wrong checksum, revision or content; work on its aggregate stops."""
 
     code = "corrupt-event"
 
@@ -67,14 +67,14 @@ class CorruptBackup(Corrupt):
 
 
 class StreamRewound(Corrupt):
-    """A stream's newest sequence is below what was already read: it was replaced or restored."""
+    """A stream's newest sequence is below one read before: the stream was replaced or restored."""
 
     code = "stream-rewound"
     default_remedy = "stop the service and find out how the stream's data was replaced"
 
 
 class FormatTooNew(Corrupt):
-    """Written by a newer release: fields {found, supported}."""
+    """A newer release wrote the data: fields {found, supported}."""
 
     code = "format-too-new"
     default_remedy = "start a release that knows this format; nothing was changed"

@@ -1,4 +1,4 @@
-"""The root of the error tree, and its families: what the caller must do."""
+"""The root of the error tree, and its families by the action that the caller must take."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Self
@@ -7,7 +7,7 @@ FieldValue = str | int | float | bool | None
 
 
 class AnabranchError(Exception):
-    """Root of all errors that this project raises on purpose."""
+    """The root of all errors that this project raises on purpose."""
 
     code: ClassVar[str] = "error"
     default_remedy: ClassVar[str] = "read the log of the service that answered"
@@ -68,7 +68,7 @@ class Corrupt(AnabranchError):
 
 
 class Defect(AnabranchError):
-    """A mistake of the programmer, named where it is contained: nobody expected the error."""
+    """An unexpected error, contained at a named edge: a mistake of the programmer."""
 
     code = "defect"
     default_remedy = "find the traceback in the log, and update the service"

@@ -1,4 +1,4 @@
-"""You, or the store you asked, are no longer the owner: look it up again."""
+"""The caller, or the store asked, is no longer the owner: look up the owner again."""
 
 from anabranch.common.errors.families import Fenced
 
@@ -11,7 +11,7 @@ class Deposed(Fenced):
 
 
 class ProcessReplaced(Fenced):
-    """Another process has announced itself under this one's id, later."""
+    """Another process has announced itself later under this process's id."""
 
     code = "process-replaced"
     default_remedy = "give every process a unique id; of two with the same id, the later one stays"
@@ -25,7 +25,7 @@ class WrongHost(Fenced):
 
 
 class ReaderRemoved(Fenced):
-    """Others have taken this reader for dead, or somebody has put it offline."""
+    """Other readers found this reader dead, or a caller has set it offline."""
 
     code = "reader-removed"
     default_remedy = "open the reader again; it repeats the events after its last saved position"

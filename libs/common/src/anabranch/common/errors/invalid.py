@@ -1,4 +1,4 @@
-"""The input is wrong: repeating it will not help."""
+"""The input is wrong: repeating the request will not help."""
 
 from anabranch.common.errors.families import Invalid
 
@@ -19,21 +19,21 @@ class InvalidRanges(Invalid):
 
 
 class InvalidCut(Invalid):
-    """What is given is no stream cut of this stream: fields {segment} where one is to blame."""
+    """The value is not a cut of this stream: fields {segment} if one segment is wrong."""
 
     code = "invalid-cut"
     default_remedy = "use a cut that a reader or the controller returned"
 
 
 class InvalidPosition(InvalidRequest):
-    """No event lies at a position, and none will: fields {segment, offset, index}."""
+    """A position has no event and never will have one: fields {segment, offset, index}."""
 
     code = "invalid-position"
     default_remedy = "use a position that a reader returned"
 
 
 class NotAtBoundary(Invalid):
-    """An offset lies within an append: fields {lower}, the nearest boundary known below it."""
+    """An offset lies within an append: fields {lower}, the nearest known boundary below it."""
 
     code = "not-at-boundary"
     default_remedy = "use the lower boundary, or locate the next higher one"
@@ -45,7 +45,7 @@ class InvalidSetting(Invalid):
 
 
 class MetadataNotSynced(Invalid):
-    """The NATS server acknowledges what a loss of power can take back, or it cannot be asked."""
+    """The NATS server may lose acknowledged messages in a power cut, or cannot be checked."""
 
     code = "metadata-not-synced"
 
@@ -65,20 +65,20 @@ class EventTooLarge(Invalid):
 
 
 class MalformedBlock(Invalid):
-    """A block contradicts itself although its checksum is right; nothing of it is stored."""
+    """A block contradicts itself although its checksum is right; the store stores none of it."""
 
     code = "malformed-block"
     default_remedy = "correct the client; docs/wire.md describes the format of a block"
 
 
 class BadPacket(Invalid):
-    """Bytes on a connection are not a packet of this protocol; the connection is closed."""
+    """Bytes on a connection are not a packet of this protocol; the receiver closes it."""
 
     code = "bad-packet"
 
 
 class CodecMissing(Invalid):
-    """Something needs a library that is not installed: fields {package}."""
+    """The operation needs a library that is not installed: fields {package}."""
 
     code = "codec-missing"
     default_remedy = "install the named package, then repeat"
@@ -130,21 +130,21 @@ class UnsupportedMediaType(Invalid):
 
 
 class NotAcceptable(Invalid):
-    """What is to be answered cannot be written in a form that the caller accepts."""
+    """The answer cannot be encoded in a form that the caller accepts."""
 
     code = "not-acceptable"
     default_remedy = "accept application/octet-stream"
 
 
 class IdempotencyMismatch(Invalid):
-    """An Idempotency-Key came again with another request."""
+    """The caller sent an Idempotency-Key again with another request."""
 
     code = "idempotency-mismatch"
     default_remedy = "use a new Idempotency-Key for a new request"
 
 
 class SerializationFailed(Invalid):
-    """A value could not be made bytes, or bytes no value; nothing was written or lost."""
+    """A value could not be serialized, or bytes not deserialized; no data is written or lost."""
 
     code = "serialization-failed"
     default_remedy = "check the value and the serializer"

@@ -1,4 +1,4 @@
-"""The thing named does not exist, or not here."""
+"""The named object does not exist, or does not exist here."""
 
 from anabranch.common.errors.families import NotFound
 
@@ -16,7 +16,7 @@ class SegmentNotFound(NotFound):
 
 
 class SegmentMerged(SegmentNotFound):
-    """The segment's bytes are another's now: fields {target, offset, length}."""
+    """The segment was merged into another one: fields {target, offset, length}."""
 
     code = "segment-merged"
     default_remedy = "read the bytes from the target segment, at the offset"
@@ -43,14 +43,14 @@ class NodeNotFound(NotFound):
 
 
 class LogNotHere(NotFound):
-    """The container's log is bound to another journal; never treated as an empty log."""
+    """The container's log is bound to another journal; it is never treated as empty."""
 
     code = "log-not-here"
     default_remedy = "start the store whose data directory holds the log"
 
 
 class BackupNotFound(NotFound):
-    """There is no finished metadata backup."""
+    """The URL has no finished metadata backup."""
 
     code = "backup-not-found"
     default_remedy = "name the URL that the backup was written to"
@@ -74,7 +74,7 @@ class ReaderGroupNotFound(NotFound):
 
 
 class ReaderNotFound(NotFound):
-    """The group has no reader of this id online."""
+    """The group has no online reader with this id."""
 
     code = "reader-not-found"
 
@@ -84,9 +84,9 @@ class SubscriberNotFound(NotFound):
 
 
 class EventsTruncated(NotFound):
-    """Events that were to be read next were truncated: fields {stream, segment, offset, start}.
+    """The next events of a reader were truncated: fields {stream, segment, offset, start}.
 
-    `start` None: the whole segment is gone. Told once; reading goes on with what is left.
+    `start` None: the whole segment is gone. The reader raises it once and continues after the gap.
     """
 
     code = "events-truncated"
@@ -94,7 +94,7 @@ class EventsTruncated(NotFound):
 
 
 class EventNotFound(NotFound):
-    """An event pointer leads to no event, or to one that was truncated."""
+    """An event pointer refers to no event, or to a truncated one."""
 
     code = "event-not-found"
 

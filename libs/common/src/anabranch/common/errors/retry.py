@@ -1,4 +1,4 @@
-"""Wait and try again: nothing was done."""
+"""The request had no effect: wait and try again."""
 
 from anabranch.common.errors.families import Retry
 
@@ -10,13 +10,13 @@ class Unavailable(Retry):
 
 
 class Overloaded(Retry):
-    """A bounded queue is full; nothing was accepted."""
+    """A bounded queue is full; the request was not accepted."""
 
     code = "overloaded"
 
 
 class TooManyConnections(Retry):
-    """A peer has as many connections as one may have: fields {peer, limit}."""
+    """A peer has reached its limit of connections: fields {peer, limit}."""
 
     code = "too-many-connections"
     default_remedy = "use one connection for many requests, or raise the limit per peer"
@@ -30,13 +30,13 @@ class BufferFull(Retry):
 
 
 class Busy(Retry):
-    """Another operation on the same thing must end first."""
+    """Another operation on the same object must end first."""
 
     code = "busy"
 
 
 class DeadlinePassed(Retry):
-    """Nobody waited any more when the request came up; it was refused and nothing was done."""
+    """The caller's deadline passed before the request's turn; the service did not perform it."""
 
     code = "deadline-passed"
     default_remedy = "send the request again with a later deadline"
@@ -49,24 +49,24 @@ class ConnectionLost(Retry):
 
 
 class PlanOutdated(Retry):
-    """What a read was planned on is no longer there; what is there now is not damaged."""
+    """The data that a read was planned on is gone; the present data is not damaged."""
 
     code = "plan-outdated"
     default_remedy = "run the read again, which plans it anew"
 
 
 class DiskFailed(Retry):
-    """A write or sync failed; the store stops rather than guess what reached the disk."""
+    """A write or sync failed; the store stops, because the content of the disk is uncertain."""
 
     code = "disk-failed"
     default_remedy = "check the disk and its free space, then start the store again"
 
 
 class NoRoom(DiskFailed):
-    """No space on the disk, or no free file descriptor: the file to be made does not exist.
+    """The disk has no space, or the process no free descriptor: the new file does not exist.
 
-    Unlike any other failure of the disk this one leaves nothing uncertain, so the store waits and
-    tries again. A write into a file that already holds data is uncertain all the same.
+    Unlike other failures of the disk this one leaves no doubt about stored data, so the store waits
+    and tries again. If the write was to a file that already holds data, use `as_failure`.
     """
 
     code = "no-room"
@@ -75,13 +75,13 @@ class NoRoom(DiskFailed):
     )
 
     def as_failure(self) -> DiskFailed:
-        """The same where it leaves something uncertain, or nothing can go on without it."""
+        """The same failure as DiskFailed, if stored data is in doubt or the store cannot go on."""
         failure = DiskFailed(self.message)
         failure.fields = self.fields
         return failure
 
 
 class SyncFailed(DiskFailed):
-    """A sync failed: what earlier writes left on the disk is not known, so the store ends."""
+    """A sync failed: the effect of earlier writes on the disk is unknown, so the store ends."""
 
     code = "sync-failed"

@@ -1,4 +1,4 @@
-"""It may or may not have happened: read the state before repeating."""
+"""The request may or may not have had its effect: read the state before repeating it."""
 
 from anabranch.common.errors.families import Unknown
 
@@ -10,6 +10,6 @@ class OutcomeUnknown(Unknown):
 
 
 class TimedOut(Unknown, TimeoutError):
-    """The caller waited no longer; what was under way was cancelled."""
+    """The caller stopped waiting, and the call in progress was cancelled."""
 
     code = "timed-out"
