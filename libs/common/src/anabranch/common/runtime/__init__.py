@@ -1,2 +1,2 @@
-"""Clock, ids, randomness, settings, telemetry, a service's lifetime: what code may not reach for
-by itself."""
+"""Clock, ids, randomness, settings, telemetry and a service's lifetime, which other code receives
+as parameters."""

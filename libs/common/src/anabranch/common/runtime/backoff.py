@@ -1,8 +1,8 @@
-"""How long to pause before the next try: doubling, bounded, and spread.
+"""The pause before the next attempt: doubling, bounded, and spread.
 
 The upper bound of a pause doubles with each failure in a row up to `longest_s`. The pause is drawn
-from its upper half ("equal jitter"), so that callers that one fault stopped at the same moment do
-not all come back at the same moment, and a caller never retries at once. Pure: the caller counts
+from its upper half ("equal jitter"), so that callers stopped by one fault do not all come back at
+the same moment, and a caller never retries at once. Pure: the caller counts
 its failures, draws, and sleeps.
 """
 

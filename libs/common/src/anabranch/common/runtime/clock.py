@@ -1,4 +1,4 @@
-"""Time as a parameter. The only module that may read the system's clocks."""
+"""Time as a parameter. Only this module may read the system's clocks."""
 
 import asyncio
 import time
@@ -15,9 +15,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never go backwards; only differences mean anything.
 
-        They count the time for which the machine was suspended: a lease that ran out meanwhile
-        has ended. Time-outs and pauses of asyncio go by the loop's own clock, which stands still
-        then, so they come later by as much; who wakes up reads this clock before it goes on.
+        They include the time for which the machine was suspended, so a lease that expired meanwhile
+        has ended. Timeouts and pauses of asyncio follow the loop's own clock, which stands still
+        during a suspension, so they end late. A task reads this clock after every wait.
         """
         ...
 
@@ -25,7 +25,7 @@ class Clock(Protocol):
 
 
 def _monotonic() -> float:
-    """By CLOCK_BOOTTIME where there is one (Linux); else by what the platform has."""
+    """Read CLOCK_BOOTTIME where it exists (Linux), otherwise the platform's monotonic clock."""
     return time.clock_gettime(_BOOTTIME) if _BOOTTIME is not None else time.monotonic()
 
 
@@ -36,7 +36,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def now_ns(self) -> int:
-        """Unix time in nanoseconds, as spans have it."""
+        """Unix time in nanoseconds, the unit of spans."""
         return time.time_ns()
 
     def monotonic(self) -> float:

@@ -1,20 +1,20 @@
-"""How often the interpreter looks for garbage that its reference counts do not find.
+"""Settings of the garbage collector, which finds the cycles that reference counts do not free.
 
-A full look passes over every object there is: in a service that has its libraries loaded this
-took 20 ms, several times a second under load, and was the 99th percentile of its answers. What
-exists at the start stays for ever, so it is set apart; what comes later is looked at less often.
-Cycles are rare here and wait a little longer: some megabytes.
+A full collection visits every object. In a service with its libraries loaded this took 20 ms,
+several times a second under load, and determined the 99th percentile of its latencies. The objects
+of the start live until the end, so the collector skips them, and it visits later objects less
+often. Cycles are rare here; they live a little longer and hold some megabytes.
 """
 
 import gc
 
 YOUNG_COUNT = 50_000
-"""Objects made, and not freed, between two looks at the youngest; the default is 700."""
+"""New objects, less freed ones, between two collections of the youngest; the default is 700."""
 GENERATION_COUNT = 20
 
 
 def set_apart_what_stays() -> None:
-    """To be called once, when everything is imported and before work begins."""
+    """Exempt all present objects. Call it once, after all imports and before the work begins."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_COUNT, GENERATION_COUNT, GENERATION_COUNT)

@@ -2,7 +2,7 @@
 
 A deliberately small HTTP/1.1 responder: one request per connection, GET only, head of at most
 4 KiB, answered or dropped within five seconds, at most 32 connections at a time. It needs no
-framework, so every service has it, and a full service can still say that it is full.
+framework, so every service has it, and an overloaded service can still report its state.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _REASONS: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PartHealth:
-    """Whether one part of a service is ready and, if not, why."""
+    """Whether one part of a service is ready, with the reason if it is not."""
 
     ready: bool
     reason: str = ""
@@ -65,7 +65,7 @@ class HealthReply:
 
 
 def is_ready(parts: Mapping[str, PartHealth]) -> bool:
-    """Ready when at least one part has reported and every one of them is ready."""
+    """Whether at least one part has reported and all parts are ready."""
     return bool(parts) and all(part.ready for part in parts.values())
 
 
@@ -94,8 +94,8 @@ def answer(
 
 
 def write_port_file(path: Path, port: int) -> None:
-    """Write the port as decimal text, whole or not at all. Raises InvalidSetting; NoRoom if the
-    disk is full."""
+    """Write the port as decimal text, atomically. Raises InvalidSetting; NoRoom if the disk is
+    full."""
     draft = path.with_name(path.name + ".new")
     try:
         draft.write_text(f"{port}\n")
@@ -109,7 +109,7 @@ def write_port_file(path: Path, port: int) -> None:
 
 
 class HealthServer:
-    """Serves `answer` over what `parts` and `exposition` return, from `async with` to its end."""
+    """Serves `answer` with the results of `parts` and `exposition` while it is entered."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """The port really bound."""
+        """The bound port, also if `bind` asks for any port."""
         assert self._server is not None, "the server has not started"
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -173,7 +173,7 @@ class HealthServer:
         except asyncio.LimitOverrunError:
             writer.write(HealthReply(400, {"error": "request too large"}).encode())
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
-            return  # the caller went away or was too slow: it gets no answer
+            return  # The caller went away or was too slow: it gets no answer.
         finally:
             self._open -= 1
             writer.close()

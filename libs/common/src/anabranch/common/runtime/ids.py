@@ -1,4 +1,4 @@
-"""Randomness and ids as parameters. The only module that may draw them."""
+"""Randomness and ids as parameters. Only this module may draw them."""
 
 import random
 import secrets

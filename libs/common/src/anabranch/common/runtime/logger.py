@@ -6,8 +6,8 @@
         ├─ under `logging.basicConfig`          ──► the connection is lost server='n1'
         └─ in a service (`runtime.logs`)        ──► a line of JSON with the text and the fields
 
-A library leaves the choice of what is shown to the program. The logger `anabranch` therefore has a
-handler that drops everything, and all loggers here are below it.
+The program chooses the lines to show, not the library. The logger `anabranch` therefore has a
+handler that drops all lines, and all loggers here are below it.
 """
 
 import logging
@@ -21,7 +21,7 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A log record's message; `str` of it is for people."""
+    """A log record's message; its `str` is for people."""
 
     text: str
     fields: Mapping[str, object]
@@ -31,8 +31,10 @@ class Line:
 
 
 class Logger:
-    """See the module. `fields` are part of the record; `exc_info` is the error whose traceback is
-    shown."""
+    """Logs constant text with fields.
+
+    `fields` are part of the record. The field `exc_info` is an error whose traceback is logged.
+    """
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)

@@ -1,8 +1,8 @@
 """Structured logs: one JSON object per line, or a readable console when stderr is a terminal.
 
-A line is a constant text (`event`) plus fields; inside a span, `trace_id` and `span_id` say which.
-Everything that libraries say through the standard `logging` module goes the same way, so a log
-file holds one format; what our own libraries say (`logger`) keeps its fields.
+A line is a constant text (`event`) plus fields; inside a span, `trace_id` and `span_id` name it.
+Lines that libraries write through the standard `logging` module take the same way, so a log file
+has one format. Lines of this project's libraries (`logger`) keep their fields.
 """
 
 import logging
@@ -70,7 +70,7 @@ def error_fields(error: AnabranchError) -> dict[str, object]:
 
 
 def _open_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A processor: a line of our own libraries has its text and fields apart."""
+    """A processor that takes the text and the fields out of a `Line`."""
     line = event["_record"].msg
     if isinstance(line, Line):
         event = {**line.fields, **event, "event": line.text}
@@ -86,7 +86,7 @@ def _name_service(service: str) -> Processor:
 
 
 def name_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A processor: a line that is written inside a span names its trace and the span."""
+    """A processor that adds the current trace and span to a line."""
     context = trace.get_current_span().get_span_context()
     if context.is_valid:
         event["trace_id"] = f"{context.trace_id:032x}"

@@ -1,9 +1,9 @@
-"""Metrics: one definition of each, read by Prometheus and by OTLP alike.
+"""Metrics: one definition of each, for Prometheus and for OTLP.
 
-Counters and gauges are read when somebody asks: their callbacks look at plain integers that the
-code keeps anyway, so counting costs an addition. Only histograms are told each value, which
-takes some microseconds: once per request or group commit, never per event. Labels have few
-values: kinds, codes, routes; never the name of a stream or segment.
+Counters and gauges are read on demand: their callbacks return plain integers that the code keeps
+anyway, so counting costs an addition. Only histograms record each value, which takes some
+microseconds: once per request or group commit, never per event. Labels have few values, such as
+kinds, codes and routes, and never the name of a stream or segment.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Literal
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpHistogram, Observation
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Of Prometheus' text format."""
+"""The media type of Prometheus' text format."""
 
 SECONDS_BOUNDS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
@@ -23,14 +23,14 @@ SECONDS_BOUNDS = (
 Kind = Literal["counter", "gauge", "histogram"]
 Unit = Literal["", "bytes", "seconds"]
 Read = Callable[[], float | Mapping[tuple[str, ...], float]]
-"""The present value, or one per combination of label values."""
+"""Returns the present value, or one value per combination of label values."""
 
 _UNIT_CODES: Mapping[Unit, str] = {"": "", "bytes": "By", "seconds": "s"}
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric. `name` is the one that Prometheus shows; a unit is its last word."""
+    """One metric. `name` is its name in Prometheus; its last word may be a unit."""
 
     name: str
     kind: Kind
@@ -40,7 +40,7 @@ class Definition:
 
 
 class Metrics:
-    """The metrics of one process. Without a `meter` they are defined and nothing reads them."""
+    """The metrics of one process. Without a `meter` they are defined, but never read."""
 
     def __init__(self, meter: Meter | None, exposition: Callable[[], bytes]) -> None:
         self._meter = meter
@@ -49,15 +49,18 @@ class Metrics:
 
     @property
     def definitions(self) -> Sequence[Definition]:
-        """All that were made, in order."""
+        """All definitions, in the order of their creation."""
         return list(self._definitions.values())
 
     def exposition(self) -> bytes:
-        """All of them, as of now, in Prometheus' text format."""
+        """All present values in Prometheus' text format."""
         return self._exposition()
 
     def counter(self, name: str, about: str, read: Read, labels: tuple[str, ...] = ()) -> None:
-        """`read` never falls. The name ends in ``_total``, behind the unit if there is one."""
+        """Define a counter, whose `read` never falls.
+
+        The name ends in ``_total``, after its unit if it has one.
+        """
         assert name.endswith("_total")
         found = self._define(name, "counter", about, labels)
         if self._meter is None:
@@ -70,7 +73,7 @@ class Metrics:
         )
 
     def gauge(self, name: str, about: str, read: Read, labels: tuple[str, ...] = ()) -> None:
-        """`read` may rise and fall."""
+        """Define a gauge, whose `read` may rise and fall."""
         found = self._define(name, "gauge", about, labels)
         if self._meter is None:
             return
@@ -85,7 +88,7 @@ class Metrics:
         labels: tuple[str, ...] = (),
         bounds: Sequence[float] = SECONDS_BOUNDS,
     ) -> Histogram:
-        """To be told each value, in the name's unit."""
+        """Define a histogram. The caller records each value, in the unit of the name."""
         found = self._define(name, "histogram", about, labels)
         if self._meter is None:
             return NoOpHistogram(name)
@@ -101,7 +104,7 @@ class Metrics:
 
 
 def silent_metrics() -> Metrics:
-    """Metrics that cost nothing and are told nobody: for parts that run outside a service."""
+    """Metrics that are never read and cost nothing, for parts that run outside a service."""
     return Metrics(None, lambda: b"")
 
 
@@ -122,7 +125,7 @@ def _observer(
         found = read()
         if isinstance(found, int | float):
             return [Observation(found)]
-        # A copy, because exporters read in threads of their own.
+        # Copy first: exporters read in threads of their own.
         values = list(dict(found).items())
         return [
             Observation(value, dict(zip(labels, given, strict=True))) for given, value in values

@@ -66,7 +66,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class NatsTarget:
-    """Where to connect to NATS. A target of several servers uses the same credentials for all."""
+    """The NATS servers to connect to. One set of credentials serves all of them."""
 
     addresses: tuple[str, ...]
     """URLs without credentials; at least one."""
@@ -79,10 +79,10 @@ class NatsTarget:
     def at(
         cls, addresses: str, *, credentials_file: Path | None = None, tls: TlsFiles | None = None
     ) -> Self:
-        """The target behind URLs, separated by commas: `nats://user:password@host:4222`.
+        """Parse URLs, separated by commas, as `nats://user:password@host:4222`.
 
         A user without a password is a token. Percent-encode `@`, `/` and commas in either.
-        Raises InvalidSetting, whose text repeats no credentials.
+        Raises InvalidSetting, whose text contains no credentials.
         """
         parsed = [_parsed_address(text.strip(), addresses) for text in addresses.split(",")]
         given = parsed[0][1]
@@ -100,7 +100,7 @@ class NatsTarget:
 
     @property
     def encrypted(self) -> bool:
-        """Whether a connection without TLS is to be refused."""
+        """Whether a connection must use TLS."""
         return self.tls is not None or any(
             urlsplit(address).scheme in _ENCRYPTED for address in self.addresses
         )
@@ -119,7 +119,7 @@ class _EndpointsTls(BaseModel):
 
 
 class _Endpoints(BaseModel):
-    """What an endpoints file says of NATS; it says more of other parts."""
+    """The fields of an endpoints file about NATS; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -129,7 +129,7 @@ class _Endpoints(BaseModel):
 
 
 def nats_target(where: NatsTarget | Path | str) -> NatsTarget:
-    """The target that a program names.
+    """The target in a program's argument.
 
     A `Path` names a data directory of `anabranch up`, or an endpoints file. Text without `://`
     names the same if it contains a slash, begins with a dot or ends with `.json`; any other text is
@@ -152,7 +152,7 @@ def _is_path(text: str) -> bool:
 
 
 def _published(path: Path) -> NatsTarget:
-    """What an endpoints file tells, or the one in a data directory."""
+    """The target in an endpoints file, or in a data directory's endpoints file."""
     try:
         file = (path / ENDPOINTS_FILE if path.is_dir() else path).absolute()
         text = file.read_bytes()
@@ -189,7 +189,7 @@ def _target_in(text: bytes, folder: Path) -> NatsTarget:
 
 
 def _parsed_address(text: str, whole: str) -> tuple[str, Login | Token | None]:
-    """An address without its credentials, and these. Raises InvalidSetting."""
+    """Split an address into itself without credentials and these. Raises InvalidSetting."""
     parts = _split(text if "://" in text else f"nats://{text}")
     if parts is None:
         raise InvalidSetting(
@@ -208,7 +208,7 @@ def _parsed_address(text: str, whole: str) -> tuple[str, Login | Token | None]:
 
 
 def _split(url: str) -> SplitResult | None:
-    """The parts of a URL; None if it cannot be that of a NATS server."""
+    """The parts of a URL; None if it cannot name a NATS server."""
     try:
         parts = urlsplit(url)
         wrong = not parts.hostname or parts.port == 0 or parts.query or parts.fragment

@@ -1,7 +1,7 @@
-"""Export to a collector by OTLP over HTTP, made harmless: bounded, in the background, quiet.
+"""Export to a collector by OTLP over HTTP: bounded, in the background, and quiet.
 
-The library logs every failed attempt; here a collector that stops answering is told once, and
-once that it is back. What its queue cannot hold is dropped.
+OpenTelemetry's exporters log every failed attempt. This module silences them and logs once that the
+collector stops answering, and once that it answers again. Telemetry beyond the queue is dropped.
 """
 
 import logging
@@ -24,7 +24,7 @@ from opentelemetry.trace import Tracer
 from anabranch.common.runtime.logger import get_logger
 
 ATTEMPT_S_MAX = 3.0
-"""What one export may take, repetitions included."""
+"""The longest time of one export, retries included."""
 SPANS_WAITING_MAX = 4096
 SPANS_AT_ONCE_MAX = 512
 SPANS_EVERY_S = 1.0
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 
 class Outage:
-    """Says when the collector stops answering, and when it answers again; nothing in between."""
+    """Logs when the collector stops answering and when it answers again, once each."""
 
     def __init__(self, endpoint: str, signal: str) -> None:
         self._endpoint = endpoint
@@ -48,7 +48,7 @@ class Outage:
         self._lasts = False
 
     def note(self, answered: bool) -> None:
-        """One export ended."""
+        """Record the result of one export."""
         if answered == (not self._lasts):
             return
         self._lasts = not answered
@@ -95,7 +95,7 @@ class _Metrics(OTLPMetricExporter):
 
 
 class Collector:
-    """The way to one collector. `ratio` of the traces that begin here are recorded."""
+    """Exports to one collector. `ratio`: the recorded share of the traces that begin here."""
 
     def __init__(self, endpoint: str, ratio: float, resource: Resource) -> None:
         for name in _NOISY:
@@ -118,7 +118,7 @@ class Collector:
         return self._provider.get_tracer("anabranch")
 
     def metric_reader(self) -> MetricReader:
-        """Sends the metrics there, again and again."""
+        """A reader that exports the metrics periodically."""
         return PeriodicExportingMetricReader(
             _Metrics(self._endpoint),
             export_interval_millis=METRICS_EVERY_S * 1000,
@@ -126,5 +126,5 @@ class Collector:
         )
 
     def shutdown(self) -> None:
-        """Send the spans that wait, and end; may block for `ATTEMPT_S_MAX`."""
+        """Export the queued spans and stop; may block for `ATTEMPT_S_MAX`."""
         self._provider.shutdown()

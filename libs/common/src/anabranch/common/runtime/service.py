@@ -5,15 +5,14 @@
                                ├── main raises ─────────────────────────────────────▶ exit 1
                                └── main raises DiskFailed ──────────────────────────▶ exit 75
 
-A process that hangs in its end, in a thread that waits for a disk or in code that ignores its
-cancellation, is ended hard some seconds later and shows the stacks of its threads on stderr.
+If a process hangs while it stops, in a thread that waits for a disk or in code that ignores its
+cancellation, it dumps the stacks of its threads to stderr some seconds later and exits.
 
 `run_service` owns the event loop, the signal handlers, the logs, the telemetry and the health
 port; the service's `main` owns everything else and gets a `Lifetime`. An error that the project
-raises on purpose ends the process with one log line that says what to do; anything else is a
-defect and shows its traceback. A second signal ends the grace at once. A disk that failed or is
-full has an exit code of its own (75, "try again later" in sysexits.h), because the log, which says
-so too, may lie on that disk.
+raises on purpose ends the process with one log line that names the remedy; any other error is a
+defect and logs its traceback. A second signal ends the grace at once. A failed or full disk has an
+exit code of its own (75, "try again later" in sysexits.h), because the log may lie on that disk.
 """
 
 import asyncio
@@ -41,16 +40,16 @@ Settings = TypeVar("Settings")
 
 GRACE_SECONDS = 20.0
 HARD_END_SECONDS = 8.0
-"""How long a process may take to end when its `main` has ended, or should have."""
+"""How long a process may take to exit after its `main` has ended or its grace is over."""
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_DISK_FAILED = 75
 
 
 class Lifetime:
-    """What a service knows about its own life: whether it must stop, which parts are ready.
+    """The state of a service process: whether it must stop, and which parts are ready.
 
-    `telemetry` is where it counts and traces; one that nobody is told unless given.
+    `telemetry` collects metrics and traces; it defaults to a no-op.
     """
 
     def __init__(self, telemetry: Telemetry | None = None) -> None:
@@ -59,7 +58,7 @@ class Lifetime:
         self._parts: dict[str, PartHealth] = {}
 
     async def wait_for_stop(self) -> None:
-        """Return once the service has been asked to stop. Bounded by the process's life."""
+        """Wait until the service must stop. Bounded by the process's life."""
         await self._stop.wait()
 
     @property
@@ -68,18 +67,18 @@ class Lifetime:
 
     @property
     def ready(self) -> bool:
-        """True when at least one part has reported and every one of them is ready."""
+        """Whether at least one part has reported and all parts are ready."""
         return is_ready(self.parts)
 
     @property
     def parts(self) -> Mapping[str, PartHealth]:
-        """The parts as last reported, and the process itself while it is stopping."""
+        """The last report of each part; while the process stops, also the part `process`."""
         if self.stopping:
             return {**self._parts, "process": PartHealth(False, "stopping")}
         return MappingProxyType(self._parts)
 
     def set_ready(self, part: str, ready: bool, reason: str = "") -> None:
-        """Report a part. The service is ready when every part reported so far is."""
+        """Report a part. The service is ready when all reported parts are ready."""
         now = PartHealth(ready, reason)
         if self._parts.get(part) != now:
             _log.info("part changed", part=part, ready=ready, reason=reason)
@@ -98,9 +97,9 @@ def run_service(
     log_level: str,
     telemetry: TelemetryTarget = NO_TARGET,
 ) -> int:
-    """Run `main` until it returns, fails or is told to stop; the result is the exit code.
+    """Run `main` until it returns, fails or is stopped; return the exit code.
 
-    `health_bind` is ``host:port`` (0 = any free port); `/metrics` is there too. After SIGTERM or
+    `health_bind` is ``host:port`` (0 = any free port) and also serves `/metrics`. After SIGTERM or
     SIGINT `main` has GRACE_SECONDS to return; then it is cancelled and the exit code is 1. Call
     it from the main thread, once per process.
     """
@@ -131,12 +130,12 @@ def exit_code(errors: Sequence[AnabranchError]) -> int:
 def raise_file_limit() -> None:
     """Let the process open as many files and connections as the system allows it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems allow less than they say
+    with suppress(ValueError, OSError):  # Some systems allow less than their hard limit.
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:
-    """What `load` returns; a wrong setting becomes one log line and SystemExit(1)."""
+    """Return the result of `load`; log a wrong setting in one line and raise SystemExit(1)."""
     try:
         return load()
     except AnabranchError as error:
@@ -146,7 +145,7 @@ def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:
 
 
 def expected_errors(error: BaseException) -> list[AnabranchError]:
-    """The errors raised on purpose in `error` (perhaps a group); empty if any other is in it."""
+    """The errors in `error` (possibly a group) if all were raised on purpose; otherwise none."""
     if isinstance(error, AnabranchError):
         return [error]
     if not isinstance(error, BaseExceptionGroup):
@@ -160,7 +159,7 @@ async def stop_within(
     lifetime: Lifetime,
     on_deadline: Callable[[asyncio.Timeout], None],
 ) -> int:
-    """Run `main` under a deadline that is set only when the service is asked to stop.
+    """Run `main` under a deadline that is set only by a request to stop.
 
     `on_deadline` receives the (open) deadline once, before `main` starts.
     """
@@ -209,7 +208,7 @@ def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
 
 
 def _end_hard_after(seconds: float) -> None:
-    """End the process then, whatever its threads are in; the last call counts."""
+    """Exit the process after this time, even if its threads hang; the last call counts."""
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 

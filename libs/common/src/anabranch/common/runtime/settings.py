@@ -1,8 +1,8 @@
 """Settings of a service: frozen, from the environment, printable without secrets.
 
 Defaults live only in the services' own `Settings` classes. A variable with the service's prefix
-that names no setting is refused, because a misspelt setting that is silently ignored is worse
-than a service that does not start.
+that names no setting is an error, because a misspelt setting that is silently ignored is worse than
+a service that does not start.
 """
 
 import os
@@ -23,8 +23,10 @@ MASK = "**********"
 
 @dataclass(frozen=True, slots=True)
 class TelemetryTarget:
-    """Where telemetry goes (see `ServiceSettings`), and the share of the traces that begin here
-    to be recorded. An empty endpoint: nowhere."""
+    """The collector of telemetry (see `ServiceSettings`); an empty endpoint: none.
+
+    `trace_ratio`: the recorded share of the traces that begin in this process.
+    """
 
     otlp_endpoint: str
     trace_ratio: float = 1.0
@@ -34,14 +36,14 @@ NO_TARGET = TelemetryTarget("")
 
 
 class ServiceSettings(BaseSettings):
-    """What all services' settings share. A subclass sets `env_prefix` and its fields."""
+    """The base of all services' settings. A subclass sets `env_prefix` and adds its fields."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_nested_delimiter="__", hide_input_in_errors=True
     )
 
     otlp_endpoint: str = ""
-    """Base URL of a collector of traces and metrics (OTLP over HTTP); empty: no traces."""
+    """The base URL of a collector of traces and metrics (OTLP over HTTP); empty: no traces."""
 
     @field_validator("otlp_endpoint")
     @classmethod
@@ -52,14 +54,14 @@ class ServiceSettings(BaseSettings):
 
     @property
     def telemetry(self) -> TelemetryTarget:
-        """Where this service's telemetry goes."""
+        """The collector of this service's telemetry."""
         return TelemetryTarget(self.otlp_endpoint)
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The settings that the process's environment describes.
+        """Load the settings from the process's environment.
 
-        Raises InvalidSetting that names the first variable that is wrong, missing or unknown.
+        Raises InvalidSetting, which names the first wrong, missing or unknown variable.
         """
         unknown = unknown_variables(cls, os.environ)
         if unknown:
@@ -79,12 +81,12 @@ class ServiceSettings(BaseSettings):
         return {name: _without_secrets(value) for name, value in plain.items()}
 
     def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
-        """What `repr` and `str` show: the same as the log."""
+        """Make `repr` and `str` show the same as `describe`."""
         return self.describe().items()
 
 
 class NatsSettings(ServiceSettings):
-    """Settings of a service that uses NATS; `nats` is what they mean."""
+    """Settings of a service that uses NATS; `nats` is the target that they describe."""
 
     nats_url: str
     """One address or several, separated by commas: nats://host:4222, tls://host:4222 or
@@ -94,12 +96,12 @@ class NatsSettings(ServiceSettings):
     nats_tls_ca_file: Path | None = None
     """PEM; empty: the authorities that the system trusts. Any TLS file demands TLS."""
     nats_tls_cert_file: Path | None = None
-    """PEM, with its key: what identifies this service to the server."""
+    """PEM: the certificate that, with its key, identifies this service to the server."""
     nats_tls_key_file: Path | None = None
 
     @property
     def nats(self) -> NatsTarget:
-        """Where and how the service connects to NATS."""
+        """The NATS servers of the service, with credentials and TLS."""
         ca, cert, key = self.nats_tls_ca_file, self.nats_tls_cert_file, self.nats_tls_key_file
         tls = TlsFiles(ca, cert, key) if ca or cert or key else None
         return NatsTarget.at(self.nats_url, credentials_file=self.nats_credentials_file, tls=tls)
@@ -181,10 +183,10 @@ def _without_secrets(value: object) -> object:
 
 
 def _without_password(text: str) -> str:
-    """A URL's user and password masked, in each of several; other text unchanged.
+    """Mask the user and password in one URL or several; return other text unchanged.
 
-    A comma may lie in a password too, so of several URLs nothing between the first `://` and the
-    last `@` is shown.
+    A password may contain a comma, so with several URLs everything between the first `://` and the
+    last `@` is masked.
     """
     head, scheme_ends, rest = text.partition("://")
     if not scheme_ends or "@" not in rest:
@@ -194,7 +196,7 @@ def _without_password(text: str) -> str:
 
 
 def _host_and_path(url: str) -> str | None:
-    """A URL from its host on; None if it has neither user nor password."""
+    """The URL from its host on; None if it has neither user nor password."""
     netloc = urlsplit(url).netloc
     credentials, at, _ = netloc.rpartition("@")
     return url.partition("://")[2].removeprefix(f"{credentials}@") if at else None

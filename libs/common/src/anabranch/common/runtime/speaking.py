@@ -1,7 +1,7 @@
-"""For whom a process sends a request: the span that it continues, and the caller's token.
+"""The context of a process's requests: the span that they continue, and the caller's token.
 
-A program has one token, which its client is given. A service that acts for many callers, as the
-gateway does, sends each one's own: `speaking_as` names it for everything within a block.
+A program has one token, which it passes to its client. A service that acts for many callers, as the
+gateway does, sends each caller's own token: `speaking_as` sets it for all requests in a block.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _token: ContextVar[str] = ContextVar("anabranch-token", default="")
 
 
 def enveloped(body: bytes, token: str = "") -> Envelope:
-    """A request to be sent, which continues the current span.
+    """Wrap an outgoing request, which continues the current span.
 
     It carries the token that `speaking_as` names, or else `token`.
     """
@@ -24,7 +24,7 @@ def enveloped(body: bytes, token: str = "") -> Envelope:
 
 @contextmanager
 def speaking_as(token: str) -> Iterator[None]:
-    """Within the block, requests carry this token; tasks that are started there inherit it."""
+    """Send this token with requests in the block; tasks started there inherit it."""
     before = _token.set(token)
     try:
         yield

@@ -1,11 +1,12 @@
 """OpenTelemetry for one service: metrics always, traces and export when a collector is named.
 
-    no collector    metrics for Prometheus; the tracer is None, and nobody makes a span
+    no collector    metrics for Prometheus; the tracer is None, and the code creates no spans
     a collector     spans and the same metrics also go there by OTLP over HTTP, in threads of
-                    their own, through bounded queues; what does not fit is dropped
+                    their own, through bounded queues, which drop the excess
 
-Nothing here is global: `run_service` opens it, hands it to the service in its `Lifetime`, and
-closes it last. A collector that does not answer costs a log line and, at the end, `FLUSH_S_MAX`.
+Nothing here is global: `run_service` opens the telemetry, passes it to the service in its
+`Lifetime`, and closes it last. A collector that does not answer costs a log line and, at the end,
+`FLUSH_S_MAX`.
 """
 
 import threading
@@ -30,7 +31,7 @@ FLUSH_S_MAX = 2.0
 
 
 class Telemetry:
-    """What a service counts and traces. `tracer` is None while tracing is off."""
+    """The metrics and the tracer of a service. `tracer` is None while tracing is off."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Telemetry:
         self._shutdowns = tuple(shutdowns)
 
     def close(self, seconds_max: float = FLUSH_S_MAX) -> None:
-        """Send what waits and end the exports; blocks, but never longer than `seconds_max`."""
+        """Export the queued telemetry and stop; block for at most `seconds_max`."""
 
         def end() -> None:
             for shutdown in self._shutdowns:
@@ -56,7 +57,7 @@ class Telemetry:
 
 
 def open_telemetry(service: str, target: TelemetryTarget, instance: str) -> Telemetry:
-    """Telemetry of the service `service`; `instance` tells this process from its like."""
+    """Open the telemetry of a service; `instance` distinguishes its processes."""
     resource = Resource(
         {
             "service.name": f"anabranch-{service}",
@@ -84,5 +85,5 @@ def _collector(target: TelemetryTarget, resource: Resource) -> "Collector":
 
 
 def silent_telemetry() -> Telemetry:
-    """Telemetry that costs nothing and is told nobody: for parts that run outside a service."""
+    """Telemetry that is never exported, for parts that run outside a service."""
     return Telemetry(silent_metrics())

@@ -1,13 +1,13 @@
 """Bounded pools of threads for calls that block, one per device.
 
 The event loop's default executor is one pool for everything and is joined when the process ends: a
-directory that hangs would take all of its threads, hold up calls to other devices, and hold up the
-end. A `ThreadPool` belongs to one device. Its threads are daemons, which the end of a process does
-not wait for; every write that they may be in survives being cut off, as it survives a kill.
+directory that hangs would take all of its threads, delay calls to other devices, and delay the
+end. A `ThreadPool` belongs to one device. Its threads are daemons, and a process exits without
+waiting for them; every write survives this interruption as it survives a kill.
 
-At most `count_max` calls run at a time. Callers beyond it wait in the event loop, where a deadline
-ends their wait and nothing is left behind. A call whose caller stopped waiting keeps its thread
-until it returns, so what hangs holds a bounded number of threads and of buffers.
+At most `count_max` calls run at a time. Further callers wait in the event loop, where a deadline
+ends their wait without a trace. A call whose caller stopped waiting keeps its thread until it
+returns, so hanging calls hold a bounded number of threads and of buffers.
 """
 
 import asyncio
@@ -36,7 +36,10 @@ class ThreadPool:
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises, in a thread. Cancelled: the thread works on to its end."""
+        """Run `work` in a thread; return its result or raise its error.
+
+        If the caller is cancelled, the thread still runs `work` to its end.
+        """
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -56,9 +59,9 @@ class ThreadPool:
             result, error = None, None
             try:
                 result = context.run(work)
-            except BaseException as raised:  # noqa: BLE001 - it is the caller's, and raised there
+            except BaseException as raised:  # noqa: BLE001 - raised in the caller
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: the caller has gone
+            with suppress(RuntimeError):  # The loop is closed, so the caller has gone.
                 loop.call_soon_threadsafe(deliver, result, error)
 
         self._running += 1
@@ -76,11 +79,11 @@ class ThreadPool:
 
 
 async def run_in_daemon(name: str, work: Callable[[], T]) -> T:
-    """As `ThreadPool.run`, for a call that is made once."""
+    """Do as `ThreadPool.run`, for a single call."""
     return await ThreadPool(name, 1).run(work)
 
 
 def _work_off(queue: "SimpleQueue[Work | None]") -> None:
     while (work := queue.get()) is not None:
         work()
-        del work  # it holds the caller's buffers
+        del work  # It refers to the caller's buffers.

@@ -1,9 +1,9 @@
-"""Spans across processes, by the API of OpenTelemetry alone: what is not set up costs nothing.
+"""Spans across processes, by the API of OpenTelemetry alone, which costs nothing if not set up.
 
 A context travels as one W3C `traceparent` text: as a header of HTTP and of NATS messages, and in
-the field `trace_parent` of packets. Whoever may trace holds a `Tracer | None`; None means that
-tracing is off, and then no span object is ever made. Only sampled spans are passed on, and only
-the gateway and programs that use the client begin traces: services behind them continue theirs.
+the field `trace_parent` of packets. Code that traces holds a `Tracer | None`; None means that
+tracing is off, and the code then creates no span. Only sampled spans cross processes. Only the
+gateway and programs that use the client begin traces; the services behind them continue these.
 """
 
 import contextvars
@@ -31,12 +31,12 @@ def trace_parent_of(span: Span) -> str:
 
 
 def current_trace_parent() -> str:
-    """`trace_parent_of` the current span; empty when there is none."""
+    """`trace_parent_of` the current span; empty without a span."""
     return trace_parent_of(trace.get_current_span())
 
 
 def remote_context(trace_parent: str) -> Context:
-    """The context in which a span continues that trace; an empty one if the text is none."""
+    """The context in which a span continues that trace; empty if the text is not valid."""
     if not trace_parent:
         return Context()
     return _PROPAGATOR.extract({TRACE_PARENT: trace_parent}, Context())
@@ -51,7 +51,7 @@ def is_sampled(trace_parent: str) -> bool:
 
 
 def current_trace_id() -> str:
-    """The id of the current trace as 32 hexadecimal digits; empty when there is none."""
+    """The id of the current trace as 32 hexadecimal digits; empty without a trace."""
     context = trace.get_current_span().get_span_context()
     return f"{context.trace_id:032x}" if context.is_valid else ""
 
@@ -67,7 +67,7 @@ def outside_of_spans() -> contextvars.Context:
 def continued(
     tracer: Tracer | None, name: str, trace_parent: str, **attributes: str | int
 ) -> Iterator[None]:
-    """A span around serving what came with `trace_parent`, current inside; none if unsampled."""
+    """Run the block in a span that continues `trace_parent`; in none if it is unsampled."""
     if tracer is None or not is_sampled(trace_parent):
         yield
         return
@@ -83,7 +83,7 @@ def continued(
 
 @contextmanager
 def asking(tracer: Tracer | None, name: str, **attributes: str | int) -> Iterator[None]:
-    """A span around asking another process, below the current one if that is sampled."""
+    """Run the block, a request to another process, in a child span if the current is sampled."""
     if tracer is None or not current_trace_parent():
         yield
         return
@@ -94,12 +94,12 @@ def asking(tracer: Tracer | None, name: str, **attributes: str | int) -> Iterato
 
 
 def mark_failed(span: Span, error: AnabranchError) -> None:
-    """Say in a span how its work failed."""
+    """Record in a span the error of its work."""
     span.set_attribute("error.type", error.code)
     span.set_status(Status(StatusCode.ERROR, error.message))
 
 
 def end_failed(span: Span, error: AnabranchError) -> None:
-    """End a span whose work failed, saying how."""
+    """Record the error in a span and end the span."""
     mark_failed(span, error)
     span.end()
