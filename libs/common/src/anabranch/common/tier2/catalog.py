@@ -1,13 +1,13 @@
-"""The catalog: how manifests make it, and what it may never become.
+"""The catalog: its construction from manifests, and its invariants.
 
     apply_manifest(catalog, manifest) -> Catalog
 
-Invariants, checked on every manifest before it is written and when it is read:
+The invariants are checked on every manifest before it is written and when it is read:
 
 - the applied sequence never falls;
-- the extents of a segment are adjacent, begin at or before its start, end at its length, and
-  every extent dropped was held;
-- every segment has its entry in `extents`, if only an empty one, and no other number has;
+- the extents of a segment are adjacent, begin at or before its start and end at its length;
+- a manifest drops only extents that the segment has;
+- every segment has an entry in `extents`, possibly an empty one, and no other number has one;
 - writer numbers belong to living segments; no name is both a segment and a tombstone.
 """
 
@@ -21,12 +21,12 @@ Extents = tuple[TieredExtent, ...]
 
 
 def apply_manifest(catalog: Catalog, manifest: Manifest) -> Catalog:
-    """The state after a manifest. Raises CorruptManifest if an invariant breaks."""
+    """Return the state after a manifest. Raises CorruptManifest if an invariant breaks."""
     return apply_manifests(catalog, [manifest])
 
 
 def apply_manifests(catalog: Catalog, manifests: Iterable[Manifest]) -> Catalog:
-    """The state after manifests in ascending order; copies the catalog once.
+    """Return the state after manifests in ascending order; copy the catalog once.
 
     Raises CorruptManifest if an invariant breaks.
     """
@@ -37,7 +37,7 @@ def apply_manifests(catalog: Catalog, manifests: Iterable[Manifest]) -> Catalog:
 
 
 class _Draft:
-    """A catalog while manifests are applied to it; changed in place, then handed out."""
+    """A mutable copy of a catalog, to which manifests are applied."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._applied_sequence = catalog.applied_sequence
@@ -120,7 +120,7 @@ class _Draft:
 
 
 def extents_after(held: Extents, change: SegmentChange, *, number: int | None = None) -> Extents:
-    """A segment's extents after a change to it, given those before.
+    """Return a segment's extents after a change, given the extents before it.
 
     `number` is the manifest's, for the error. Raises CorruptManifest if an invariant breaks.
     """
@@ -138,7 +138,7 @@ def extents_after(held: Extents, change: SegmentChange, *, number: int | None = 
 
 
 def check_catalog(catalog: Catalog) -> None:
-    """All invariants of a catalog that no manifest led to (a snapshot). Raises CorruptManifest."""
+    """Check all invariants of a catalog that was read from a snapshot. Raises CorruptManifest."""
     numbers = {state.number for state in catalog.segments.values()}
     if len(numbers) != len(catalog.segments) or numbers != set(catalog.extents):
         raise CorruptManifest("the segments and their numbers do not match")
@@ -153,7 +153,7 @@ def check_catalog(catalog: Catalog) -> None:
 
 
 def _extents_fault(state: SegmentState, extents: Extents, trusted: int) -> str | None:
-    """What is wrong with a segment's extents; the first `trusted` are known to be adjacent."""
+    """The fault of a segment's extents, or None; the first `trusted` are known to be adjacent."""
     if not extents:
         return None if state.start == state.length else "a segment's bytes have no extent"
     for before, after in zip(

@@ -7,8 +7,8 @@
     trailer  16 bytes, little-endian: footer length, format, reserved, CRC32C, magic
 
 A chunk is read from its end. The trailer keeps its shape in every format; its CRC covers the
-footer and the trailer's own first half. A sparse entry stands at an append boundary and says,
-relative to its piece, how many bytes and events lie before it, and when it was appended.
+footer and the trailer's own first half. A sparse entry describes an append boundary: the bytes and
+events before it, relative to its piece, and the time of the append.
 """
 
 import struct
@@ -44,7 +44,7 @@ class SparseEntry:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`length` bytes of a segment from `start` on, at `offset` of the object."""
+    """`length` bytes of a segment from `start` on, stored at `offset` of the object."""
 
     segment_name: str
     segment_number: int
@@ -57,7 +57,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFooter:
-    """What a chunk says of itself. Pieces are adjacent, in the order of their offsets."""
+    """The footer of a chunk. Its pieces are adjacent and sorted by offset."""
 
     name: str
     data_length: int
@@ -93,21 +93,21 @@ _decoder = msgspec.msgpack.Decoder(_FooterWire)
 
 
 def crc_of(parts: Sequence[Buffer], crc: int = 0) -> int:
-    """CRC32C of the parts joined, behind what has the given one."""
+    """The CRC32C of the joined parts, continued from the CRC of the bytes before them."""
     for part in parts:
         crc = crc32c(part, crc)
     return crc
 
 
 class BlockCrcs:
-    """CRC32C of each 64 KiB of data that comes in parts."""
+    """Computes the CRC32C of each 64 KiB block of data that arrives in parts."""
 
     def __init__(self) -> None:
         self._crcs: list[int] = []
         self._crc, self._room = 0, CRC_BLOCK_BYTES
 
     def add(self, part: Buffer) -> None:
-        """What follows."""
+        """Add the next part."""
         view = memoryview(part)
         while view:
             taken = view[: self._room]
@@ -118,12 +118,12 @@ class BlockCrcs:
                 self._crc, self._room = 0, CRC_BLOCK_BYTES
 
     def end(self) -> tuple[int, ...]:
-        """Of all blocks; the last may be shorter."""
+        """The CRC32C of each block; the last block may be shorter."""
         return (*self._crcs, self._crc) if self._room < CRC_BLOCK_BYTES else tuple(self._crcs)
 
 
 def block_crcs_of(parts: Sequence[Buffer]) -> tuple[int, ...]:
-    """CRC32C of each 64 KiB of the parts joined; the last block may be shorter."""
+    """The CRC32C of each 64 KiB block of the joined parts; the last block may be shorter."""
     crcs = BlockCrcs()
     for part in parts:
         crcs.add(part)
@@ -131,7 +131,7 @@ def block_crcs_of(parts: Sequence[Buffer]) -> tuple[int, ...]:
 
 
 def encode_footer(footer: ChunkFooter) -> bytes:
-    """Footer and trailer: what follows the data in the object."""
+    """Encode the footer and the trailer, which follow the data in the object."""
     wire = _FooterWire(
         name=footer.name,
         data_length=footer.data_length,
@@ -160,9 +160,9 @@ def _piece_to_wire(piece: Piece) -> _PieceWire:
 
 
 def footer_size(tail: bytes, name: str, object_size: int) -> int:
-    """Bytes of footer and trailer together, read from the object's end (≥ 16 bytes).
+    """The size of footer and trailer together, according to the object's end (≥ 16 bytes).
 
-    Raises CorruptChunk; what it returns is not verified, `decode_footer` does that.
+    Raises CorruptChunk. The size is not verified; `decode_footer` verifies it.
     """
     if len(tail) < TRAILER_SIZE_BYTES:
         raise CorruptChunk("the chunk is truncated", name=name, size=object_size)
@@ -176,9 +176,9 @@ def footer_size(tail: bytes, name: str, object_size: int) -> int:
 
 
 def decode_footer(tail: bytes, name: str, object_size: int) -> ChunkFooter:
-    """The footer in the last bytes of the object `name` of `object_size` bytes, verified.
+    """Decode and verify the footer of the object `name` of `object_size` bytes.
 
-    `tail` holds at least footer and trailer. Raises CorruptChunk, FormatTooNew.
+    `tail` is the end of the object, at least footer and trailer. Raises CorruptChunk, FormatTooNew.
     """
     size = footer_size(tail, name, object_size)
     if len(tail) < size:
@@ -227,7 +227,7 @@ def _footer_from_wire(wire: _FooterWire) -> ChunkFooter:
 
 
 def _check_footer(footer: ChunkFooter, block_size: int, name: str, data_length: int) -> None:
-    """What a right checksum does not say: that this is the object asked for, and whole."""
+    """Check that the footer, whose checksum is right, is of this object, and of all its data."""
     if footer.name != name:
         raise CorruptChunk("the chunk's footer names another chunk", name=name, found=footer.name)
     blocks = -(-data_length // CRC_BLOCK_BYTES)
@@ -245,7 +245,7 @@ def _check_footer(footer: ChunkFooter, block_size: int, name: str, data_length: 
 
 
 def referred_piece(footer: ChunkFooter, ref: ChunkRef) -> Piece:
-    """The piece of the chunk that the reference is, exactly. Raises CorruptChunk."""
+    """The piece of the chunk that the reference names exactly. Raises CorruptChunk."""
     for piece in footer.pieces:
         if (piece.offset, piece.length, piece.crc) == (ref.offset, ref.length, ref.crc):
             return piece
@@ -260,7 +260,7 @@ def block_span(footer: ChunkFooter, offset: int, length: int) -> tuple[int, int]
 
 
 def check_blocks(footer: ChunkFooter, first: int, data: bytes) -> None:
-    """The bytes from `first` (a block's start) on, whole blocks, match. Raises CorruptChunk."""
+    """Check whole blocks from `first`, a block's start, on. Raises CorruptChunk."""
     assert first % CRC_BLOCK_BYTES == 0
     index = first // CRC_BLOCK_BYTES
     found = block_crcs_of([data])

@@ -3,8 +3,8 @@
     head  16 bytes, little-endian: magic, format, reserved, body length, CRC32C
     body  MessagePack
 
-The CRC covers everything but itself. The head keeps its shape in every format, so a checksum
-can be verified before the format is believed: damage never passes for a newer release.
+The CRC covers everything but itself. The head keeps its shape in every format, so readers verify
+the checksum before they trust the format number: damaged data never looks like a newer release's.
 """
 
 import struct
@@ -18,7 +18,7 @@ _UNCHECKED = struct.Struct("<4sHHI")
 
 
 def seal_envelope(magic: bytes, format_number: int, body: bytes) -> bytes:
-    """The body in its envelope."""
+    """Put the body into an envelope."""
     head = _UNCHECKED.pack(magic, format_number, 0, len(body))
     crc = crc32c(body, crc32c(head))
     return HEAD.pack(magic, format_number, 0, len(body), crc) + body
@@ -27,9 +27,9 @@ def seal_envelope(magic: bytes, format_number: int, body: bytes) -> bytes:
 def open_envelope(
     data: bytes, magic: bytes, format_newest: int, *, name: str, damaged: type[Corrupt]
 ) -> bytes:
-    """The body, verified. `name` is what the data was read from, for the error.
+    """Verify the envelope and return its body. `name` names the object, for the error.
 
-    Raises `damaged` for anything but a whole envelope of this magic, FormatTooNew.
+    Raises `damaged` unless the data is a whole envelope with this magic; FormatTooNew.
     """
     if len(data) < HEAD.size:
         raise damaged("the object is truncated", name=name, size=len(data))

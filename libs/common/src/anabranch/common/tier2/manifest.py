@@ -1,9 +1,9 @@
 """The manifest: one numbered step of a container's catalog, create-only.
 
 The manifests up to n, applied in order (or the snapshot that n names and the manifests after
-it), are the exact state of the container at n's `applied_sequence`. A manifest's first purpose
-may be its mere existence: the fence manifest of a container epoch changes nothing and takes
-the number that a deposed owner would write next.
+it), give the exact state of the container at n's `applied_sequence`. A manifest may serve by its
+mere existence: the fence manifest of a container epoch changes nothing and takes the number that a
+deposed owner would write next.
 
     envelope  `envelope.py`, magic ANMF
     body      MessagePack map; a reader of this format ignores fields that it does not know
@@ -31,13 +31,13 @@ from anabranch.common.wire.malformed import MALFORMED
 
 MAGIC = b"ANMF"
 FORMAT = 4
-"""2 added attributes, the time of the last change, and where a merged segment went; 3 when a
-writer was last heard of; 4 the kind of a segment."""
+"""Format 2 added attributes, the time of the last change and the target of a merged segment;
+format 3 the time of a writer's last events; format 4 the kind of a segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogBinding:
-    """The log that holds what follows the manifest; `closed`: nothing follows, log empty."""
+    """The log of the operations after the manifest; `closed`: the log is empty and stays so."""
 
     log_id: str
     closed: bool = False
@@ -45,7 +45,7 @@ class LogBinding:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRef:
-    """A snapshot of the state after manifest `through`: where its page index is."""
+    """The page index of a snapshot of the state after manifest `through`."""
 
     through: int
     index: ChunkRef
@@ -53,7 +53,7 @@ class SnapshotRef:
 
 @dataclass(frozen=True, slots=True)
 class SegmentChange:
-    """A segment as it is now, and how its extents differ from those before."""
+    """A segment's new state, with the extents that the change adds and drops."""
 
     state: SegmentState
     added: tuple[TieredExtent, ...] = ()
@@ -62,10 +62,10 @@ class SegmentChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs from the state of the previous manifest.
+    """The changes since the state of the previous manifest.
 
-    A tombstone deletes the segment of its name with its extents and writer numbers. A segment
-    that comes with a new number replaces the one of its name. No name is in both.
+    A tombstone deletes the segment with its name, its extents and its writer numbers. A segment
+    with a new number replaces the one with its name. No name is in both.
     """
 
     segments: tuple[SegmentChange, ...] = ()
@@ -124,14 +124,14 @@ class _ManifestWire(msgspec.Struct, frozen=True, omit_defaults=True):
     writers: tuple[w.WriterWire, ...]
     writers_dropped: tuple[w.WriterKeyWire, ...]
     abandoned: _AbandonmentWire | None = None
-    """Left out if there is none; readers that do not know it lose only the record."""
+    """Omitted if None; a reader that does not know the field loses only this record."""
 
 
 _decoder = msgspec.msgpack.Decoder(_ManifestWire)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The object's bytes; equal manifests give equal bytes."""
+    """Encode the manifest; equal manifests give equal bytes."""
     changes, snapshot, abandoned = manifest.changes, manifest.snapshot, manifest.abandoned
     body = _ManifestWire(
         container=manifest.container,
@@ -179,9 +179,9 @@ def _snapshot_from_wire(wire: _SnapshotWire) -> SnapshotRef:
 
 
 def decode_manifest(data: bytes, container: int, number: int) -> Manifest:
-    """The manifest that was read under this container and number, verified.
+    """Decode and verify the manifest with this container and number.
 
-    Raises CorruptManifest (also if it says it is another one), FormatTooNew.
+    Raises CorruptManifest (also if it names another container or number), FormatTooNew.
     """
     name = manifest_name(container, number)
     body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)

@@ -1,12 +1,12 @@
-"""Names of tier-2 objects. They hold no user's words and are never used twice.
+"""Names of tier-2 objects. They contain no user's words and are never reused.
 
     c3/0000000007-0000000012     chunk 12 (or page, or page index) written under container
                                  epoch 7 of container 3
     c3/m/0000000042              manifest 42 of container 3
     c3/m/r0000000042             the receipt of manifest 42: it was created
 
-Numbers have ten digits, so that names sort as numbers do. A counter restarts with each
-container epoch, and an epoch is taken once only, so (epoch, counter) names one object for ever.
+Numbers have ten digits, so that names sort as numbers do. A counter restarts with each container
+epoch, and only one owner gets an epoch, so (epoch, counter) names at most one object ever.
 """
 
 RECEIPT = "r"
@@ -20,12 +20,12 @@ def chunk_name(container: int, container_epoch: int, counter: int) -> str:
 
 
 def container_prefix(container: int) -> str:
-    """What the names of all objects of a container start with, manifests included."""
+    """The prefix of the names of all objects of a container, manifests included."""
     return f"c{container}/"
 
 
 def chunk_epoch(container: int, name: str) -> int | None:
-    """The container epoch in the name of a chunk or page; None if it is not the name of one."""
+    """The container epoch in the name of a chunk or page; None for any other name."""
     epoch, dash, counter = name.removeprefix(container_prefix(container)).partition("-")
     if not dash or not _is_number(epoch) or not _is_number(counter):
         return None
@@ -33,7 +33,7 @@ def chunk_epoch(container: int, name: str) -> int | None:
 
 
 def manifest_prefix(container: int) -> str:
-    """What the names of all manifests of a container start with."""
+    """The prefix of the names of a container's manifests and receipts."""
     return f"c{container}/m/"
 
 
@@ -42,7 +42,7 @@ def manifest_name(container: int, number: int) -> str:
 
 
 def manifest_number(container: int, name: str) -> int | None:
-    """The number in a manifest's name; None if it is not the name of one."""
+    """The number in a manifest's name; None for any other name."""
     digits = name.removeprefix(manifest_prefix(container))
     return int(digits) if _is_number(digits) else None
 
@@ -53,7 +53,7 @@ def receipt_name(container: int, number: int) -> str:
 
 
 def receipt_number(container: int, name: str) -> int | None:
-    """The number of the manifest in a receipt's name; None if it is not the name of one."""
+    """The manifest's number in a receipt's name; None for any other name."""
     digits = name.removeprefix(manifest_prefix(container) + RECEIPT)
     return int(digits) if _is_number(digits) and digits != name else None
 

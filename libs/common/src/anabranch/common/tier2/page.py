@@ -1,10 +1,10 @@
 """Snapshot pages: the whole catalog in immutable pieces; `page_index.py` names them.
 
-A page holds entries of one kind, ascending: segments by name (each with its last extents), the
-extents before those by (segment number, start), tombstones by name, or writer numbers by
-(segment number, writer id). Only the last extents of a segment change as it grows, and writer
-numbers come and go fastest, so each of these has pages of its own. A page is at most 1 MiB;
-unchanged pages are named again by the next index. MessagePack in an envelope (`envelope.py`), ANPG.
+A page holds entries of one kind, ascending: segments by name (each with its last extents), earlier
+extents by (segment number, start), tombstones by name, or writer numbers by (segment number, writer
+id). Only the last extents of a segment change as it grows, and writer numbers change fastest, so
+each kind has pages of its own. A page is at most 1 MiB; the next index refers to unchanged pages
+again. The format is MessagePack in an envelope (`envelope.py`), magic ANPG.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from anabranch.common.wire.malformed import MALFORMED
 
 PAGE_MAGIC = b"ANPG"
 FORMAT = 4
-"""Of pages; 2 to 4 added what these formats of the manifest added."""
+"""The format of pages; formats 2 to 4 added the same as these formats of the manifest."""
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
 
 Extents = tuple[TieredExtent, ...]
@@ -69,7 +69,7 @@ _page_decoder = msgspec.msgpack.Decoder(_PageWire)
 
 
 def encode_page(page: Page) -> bytes:
-    """The page's bytes, entries sorted. The caller keeps it within `PAGE_SIZE_BYTES_MAX`."""
+    """Encode the page, sorted. The caller keeps it within `PAGE_SIZE_BYTES_MAX`."""
     body = _PageWire(
         segments=tuple(
             _PageSegmentWire(
@@ -92,7 +92,7 @@ def encode_page(page: Page) -> bytes:
 
 
 def decode_page(data: bytes, name: str) -> Page:
-    """A page read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
+    """Decode and verify a page of the object `name`. Raises CorruptManifest, FormatTooNew."""
     body = open_envelope(data, PAGE_MAGIC, FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _page_decoder.decode(body)
@@ -115,9 +115,9 @@ def decode_page(data: bytes, name: str) -> Page:
 
 
 def catalog_of_pages(applied_sequence: int, pages: Iterable[Page]) -> Catalog:
-    """The catalog that the pages of a snapshot make up, in their order.
+    """Build the catalog from the pages of a snapshot, in their order.
 
-    Raises CorruptManifest on a repeated key, or extents of no segment.
+    Raises CorruptManifest for a repeated key, or for extents of an unknown segment.
     """
     segments: dict[str, SegmentState] = {}
     last: dict[int, Extents] = {}

@@ -1,9 +1,9 @@
-"""The page index: which pages make a snapshot, and what is known of each without reading it.
+"""The page index: the pages of a snapshot, with a head for each.
 
-Index format 1 named the pages alone. Since format 2 it also tells of each page its kind, its
-first and last key, and what the next snapshot must know of it, so that an owner opens a container
-of any size without reading a page, and finds a name in one. MessagePack in an envelope
-(`envelope.py`), ANPX.
+Format 1 named the pages alone. Since format 2 the head of each page holds its kind, its first and
+last key, and the facts that the next snapshot needs. An owner therefore opens a container of any
+size without reading a page, and reads one page to find a name. The format is MessagePack in an
+envelope (`envelope.py`), magic ANPX.
 
 Keys are bytes that sort as the entries of a page do: a name in UTF-8, or a segment number with
 the start of an extent or a writer id.
@@ -24,12 +24,12 @@ from anabranch.common.tier2.state import ChunkRef
 
 MAGIC = b"ANPX"
 FORMAT = 2
-"""2 added the heads of the pages."""
+"""Format 2 added the heads of the pages."""
 _NUMBER_SIZE_BYTES = 8
 
 
 class PageKind(IntEnum):
-    """Of which kind a page's entries are; an index names the pages of each kind together."""
+    """The kind of a page's entries; an index lists the pages of each kind together."""
 
     SEGMENTS = 0
     EXTENTS = 1
@@ -39,10 +39,10 @@ class PageKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PageHead:
-    """What is known of a page without reading it.
+    """The facts about a page that its index holds.
 
-    `anchored`: its first entry begins a page whatever comes before it. `oldest_ms` is the time of
-    the oldest entry that expires, 0 if none does.
+    `anchored`: the first entry begins a page regardless of the entries before it. `oldest_ms` is
+    the time of the oldest entry that expires; 0: no entry expires.
     """
 
     kind: PageKind
@@ -54,7 +54,7 @@ class PageHead:
 
 @dataclass(frozen=True, slots=True)
 class HeldPage:
-    """A page of a snapshot that exists, and its head."""
+    """A stored page of a snapshot, and its head."""
 
     ref: ChunkRef
     head: PageHead
@@ -62,9 +62,9 @@ class HeldPage:
 
 @dataclass(frozen=True, slots=True)
 class PageIndex:
-    """The pages that together are the state after manifest `through`, at `applied_sequence`.
+    """The pages of the state after manifest `through`, at `applied_sequence`.
 
-    `heads` are those of `pages`; empty if the index was written in format 1.
+    `heads` are the heads of `pages`; empty if the index is of format 1.
     """
 
     container: int
@@ -83,12 +83,12 @@ def name_key(name: str) -> bytes:
 
 
 def number_key(number: int, rest: bytes = b"") -> bytes:
-    """The key of a segment's writer (`rest`: its id); without `rest`, below all of the segment."""
+    """The key of a segment's writer with the id `rest`; without `rest`, below all its keys."""
     return number.to_bytes(_NUMBER_SIZE_BYTES, "big") + rest
 
 
 def extent_key(number: int, start: int) -> bytes:
-    """The key of an extent in a page of earlier extents."""
+    """The key of an extent in a page of extents."""
     return number_key(number, start.to_bytes(_NUMBER_SIZE_BYTES, "big"))
 
 
@@ -98,9 +98,9 @@ def number_of(key: bytes) -> int:
 
 
 def keys_of(page: Page) -> tuple[PageKind, list[bytes]]:
-    """A page's kind and its keys, ascending.
+    """Return a page's kind and its keys, ascending.
 
-    Raises CorruptManifest on a page of no kind or several, or whose entries do not ascend.
+    Raises CorruptManifest if the page is empty or mixes kinds, or if its entries do not ascend.
     """
     keys = {
         PageKind.SEGMENTS: [name_key(state.name) for state, _ in page.segments],
@@ -120,7 +120,7 @@ def keys_of(page: Page) -> tuple[PageKind, list[bytes]]:
 
 
 def check_page(page: Page, held: HeldPage) -> None:
-    """That a page is what the index says of it. Raises CorruptManifest."""
+    """Check a page against its head in the index. Raises CorruptManifest."""
     kind, keys = keys_of(page)
     head = held.head
     if (kind, keys[0], keys[-1]) != (head.kind, head.first, head.last):
@@ -150,7 +150,7 @@ _decoder = msgspec.msgpack.Decoder(_IndexWire)
 
 
 def encode_index(index: PageIndex) -> bytes:
-    """The index's bytes; it has a head for each page."""
+    """Encode the index, which has a head for each page."""
     assert len(index.heads) == len(index.pages)
     body = _IndexWire(
         container=index.container,
@@ -163,7 +163,7 @@ def encode_index(index: PageIndex) -> bytes:
 
 
 def decode_index(data: bytes, name: str) -> PageIndex:
-    """A page index read from the object `name`, verified. Raises CorruptManifest, FormatTooNew."""
+    """Decode and verify the index of the object `name`. Raises CorruptManifest, FormatTooNew."""
     body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _decoder.decode(body)
@@ -183,7 +183,7 @@ def decode_index(data: bytes, name: str) -> PageIndex:
 
 
 def _check_order(heads: Sequence[PageHead], name: str) -> None:
-    """Pages of one kind follow one another, and their keys ascend."""
+    """Check that kinds and keys ascend over the pages. Raises CorruptManifest."""
     bounds = [(head.kind, key) for head in heads for key in (head.first, head.last)]
     ranges_meet = any(
         (before.kind, before.last) >= (after.kind, after.first) for before, after in pairwise(heads)

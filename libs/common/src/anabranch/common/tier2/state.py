@@ -1,4 +1,4 @@
-"""What tier 2 tells of a container's segments, as values."""
+"""The state of a container's segments in tier 2, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ WriterKey = tuple[int, bytes]
 
 
 class WriterMark(NamedTuple):
-    """How far a segment has a writer's events, or a client's requests.
+    """The point up to which a segment has a writer's events, or a client's requests.
 
-    `last` is the number of the last one that was stored, `stored_ms` when that was; 0: not known,
-    for it was recorded before the time was.
+    `last` is the number of the last stored one, `stored_ms` the time at which it was stored; 0: not
+    known, because an older release recorded it.
     """
 
     last: int
@@ -23,16 +23,16 @@ class WriterMark(NamedTuple):
 
 
 Attributes = Mapping[bytes, int]
-"""What callers keep with a segment: 16-byte ids, signed 64-bit values; never changed in place."""
+"""Callers' values of a segment: 16-byte ids, signed 64-bit values. Never changed in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
     """One living segment. Offsets and lengths in bytes.
 
-    `number` is the sequence number of the operation that created it: unique in the container
-    and kept for life. `stamp` is the highest (incarnation, revision) seen. `modified_ms` is when
-    bytes were last added, by an append or a merge; 0 is never. `kind` never changes.
+    `number` is the sequence number of the operation that created it: unique in the container and
+    constant. `stamp` is the highest (incarnation, revision) seen. `modified_ms` is the time
+    at which an append or a merge last added bytes; 0: never. `kind` never changes.
     """
 
     name: str
@@ -49,9 +49,9 @@ class SegmentState:
 
 @dataclass(frozen=True, slots=True)
 class MergedInto:
-    """Where a merged segment's bytes are: `length` of them at `offset` of the target.
+    """The place of a merged segment's bytes: `length` bytes at `offset` of the target.
 
-    `target_number` tells lives of the target's name apart.
+    `target_number` distinguishes successive segments with the target's name.
     """
 
     target: str
@@ -62,7 +62,7 @@ class MergedInto:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What remains of a deleted or merged segment: requests with a lower stamp are refused."""
+    """The remainder of a deleted or merged segment; it refuses requests with a lower stamp."""
 
     name: str
     stamp: Stamp
@@ -73,7 +73,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """Where an extent's bytes are in tier 2: `length` bytes at `offset` of an object.
+    """The place of an extent's bytes in tier 2: `length` bytes at `offset` of an object.
 
     `crc` is the CRC32C of exactly these bytes.
     """
@@ -94,9 +94,10 @@ class TieredExtent:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The exact state of a container at `applied_sequence`, as its manifests tell it.
+    """The exact state of a container at `applied_sequence`, according to its manifests.
 
-    `extents[number]` are sorted by start, adjacent, and cover [start, length) of the segment.
+    `extents[number]` are sorted by start and adjacent. They begin at or before the segment's start
+    and end at its length.
     """
 
     applied_sequence: int = 0

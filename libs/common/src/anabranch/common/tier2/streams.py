@@ -1,17 +1,17 @@
-"""What a stream is, told to readers of tier 2 that ask no controller.
+"""Descriptions of streams in tier 2, for readers that do not query a controller.
 
     s/07/3f…a9/0000000042    the stream whose name has this hash, of shard 7, at revision 42
     s/07/3f…a9/r0000000042   the receipt of that object: it was created
 
-One object per change of a stream's state or segments, create-only; the highest revision is the
-present one. Names hold a hash because object names never hold a user's words; the object itself
-tells the stream's name. Revisions of a name only grow, across deletion and creation too.
+Each change of a stream's state or segments creates one object; the highest revision is the present
+one. Object names contain a hash because they never contain a user's words; the object itself
+contains the stream's name. The revisions of a name only grow, also across deletion and creation.
 
     envelope  `envelope.py`, magic ANSM
     body      MessagePack map; a reader of this format ignores fields that it does not know
 
-Format 2 tells of earlier segments too. A stream that has none is still told in format 1, and an
-older reader refuses the others by name, because it would miss what they hold.
+Format 2 added earlier segments. A stream without them is still written in format 1. An older reader
+raises FormatTooNew for the others, because it would miss their earlier segments.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class ExportedEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EarlierSegment:
-    """A segment of former epochs: `sealed_epoch` is the one that followed it, `size` its bytes."""
+    """A segment of earlier epochs. `sealed_epoch`: the epoch that replaced it. `size`: in bytes."""
 
     segment_id: SegmentId
     keys: KeyRange
@@ -54,11 +54,11 @@ class EarlierSegment:
 
 @dataclass(frozen=True, slots=True)
 class ExportedStream:
-    """A stream at `revision`. `epochs` ascend; the last one is the present one. `earlier` are the
-    segments that it replaced, by id, those among them that a truncation has deleted too.
+    """A stream at `revision`.
 
-    `container_count`: of the cluster, so that a segment's container can be told by its name.
-    A deleted stream has no epochs.
+    `epochs` ascend; the last one is the present one. `earlier` are the replaced segments, sorted by
+    id, including segments that a truncation has deleted. `container_count` is the cluster's, and
+    with it a segment's name determines its container. A deleted stream has no epochs.
     """
 
     ref: StreamRef
@@ -71,7 +71,7 @@ class ExportedStream:
     earlier: tuple[EarlierSegment, ...] = ()
 
     def segment_ids(self) -> list[SegmentId]:
-        """All segments that it tells of, each once, predecessors before their successors."""
+        """The ids of all segments, each once, predecessors before their successors."""
         present = {part.segment_id for epoch in self.epochs for part in epoch.segments}
         return sorted(present | {part.segment_id for part in self.earlier})
 
@@ -111,7 +111,7 @@ _decoder = msgspec.msgpack.Decoder(_StreamWire)
 
 
 def stream_prefix(ref: StreamRef) -> str:
-    """What the names of all objects about a stream start with."""
+    """The prefix of the names of all objects about a stream."""
     digest = blake2b(str(ref).encode(), digest_size=16).hexdigest()
     return f"{STREAMS_PREFIX}{shard_of(str(ref)):02d}/{digest}/"
 
@@ -122,7 +122,7 @@ def stream_object_name(ref: StreamRef, revision: int) -> str:
 
 
 def revision_in(name: str) -> int | None:
-    """The revision in the name of an object about a stream; None if it is not one."""
+    """The revision in the name of a stream's object; None for any other name."""
     digits = name.rpartition("/")[2]
     if not name.startswith(STREAMS_PREFIX) or len(digits) != _DIGITS:
         return None
@@ -134,13 +134,13 @@ def stream_receipt_name(ref: StreamRef, revision: int) -> str:
 
 
 def receipted_revision(name: str) -> int | None:
-    """The revision in the name of a receipt; None if it is not the name of one."""
+    """The revision in the name of a receipt; None for any other name."""
     folder, _, last = name.rpartition("/")
     return revision_in(f"{folder}/{last[1:]}") if last.startswith(RECEIPT) else None
 
 
 def encode_stream(stream: ExportedStream) -> bytes:
-    """The object's bytes; equal values give equal bytes."""
+    """Encode the stream; equal values give equal bytes."""
     body = _StreamWire(
         scope=stream.ref.scope,
         stream=stream.ref.stream,
@@ -166,14 +166,14 @@ def encode_stream(stream: ExportedStream) -> bytes:
 
 
 def decode_stream(data: bytes, name: str) -> ExportedStream:
-    """The stream that was read from the object `name`, verified.
+    """Decode and verify the stream of the object `name`.
 
-    Raises CorruptManifest (also if it says it is another one), FormatTooNew.
+    Raises CorruptManifest (also if the object describes another stream), FormatTooNew.
     """
     body = open_envelope(data, MAGIC, FORMAT, name=name, damaged=CorruptManifest)
     try:
         found = _from_wire(_decoder.decode(body))
-    except (ValueError, RecursionError) as error:  # all of wire.malformed, and odd values
+    except (ValueError, RecursionError) as error:  # all of `MALFORMED`, and invalid values
         raise CorruptManifest("a stream's description in tier 2 is malformed", name=name) from error
     if found.revision != revision_in(name) or not name.startswith(stream_prefix(found.ref)):
         raise CorruptManifest("an object of tier 2 describes another stream", name=name)
