@@ -1,8 +1,8 @@
-"""From a bucket's place and options to its storage: what obstore is told.
+"""Builds a bucket's storage from its location and options, as settings of obstore.
 
-What is not set here comes from the provider's own environment variables (``AWS_…``, ``GOOGLE_…``,
-``AZURE_…``) or, on the provider's machines, from the machine. No secret is kept, logged or named
-in an error. State owned: none.
+Options that are not set come from the provider's own environment variables (``AWS_…``,
+``GOOGLE_…``, ``AZURE_…``) or, on the provider's machines, from the machine. This module neither
+keeps nor logs secrets, and its errors contain none. State owned: none.
 """
 
 import os
@@ -21,7 +21,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import system_rng
 from anabranch.common.storage.location import BucketLocation, ObjectOptions, Provider
 
-if TYPE_CHECKING:  # these exist for type checkers alone
+if TYPE_CHECKING:  # These types exist for type checkers only.
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
 
 CONNECT_S_MAX = 5.0
@@ -49,7 +49,7 @@ class _AzureKeys(_Keys):
 def bucket_storage(
     location: BucketLocation, options: ObjectOptions, clock: Clock, *, limit_s: float
 ) -> ObjectChunkStorage:
-    """The storage of a bucket; nothing is asked of the server yet.
+    """The storage of a bucket. It sends no request yet.
 
     No request takes longer than `limit_s` seconds, with its retries. Raises InvalidSetting.
     """
@@ -67,7 +67,7 @@ def bucket_storage(
             for retries in (0, READ_RETRIES_MAX)
         )
     except (BaseError, ValueError) as error:
-        # What could not be read in a file with credentials may be among the words of the error.
+        # The error may quote unreadable content of a file with credentials.
         cause = type(error).__name__ if options.credentials_file else str(error).partition("\n")[0]
         raise InvalidSetting(
             "cannot set up the object store of tier 2",
@@ -92,7 +92,7 @@ def _check_endpoint(options: ObjectOptions) -> None:
 
 
 def _environment_allows_http(provider: Provider) -> bool:
-    """The one variable of the provider's that obstore forgets once it is told of time limits."""
+    """Read the one variable of the provider that obstore ignores if time limits are set."""
     value = os.environ.get(f"{_VARIABLES[provider]}_ALLOW_HTTP", "")
     return value.lower() in ("true", "1")
 
@@ -120,7 +120,7 @@ def _store(
 
 
 def _s3(options: ObjectOptions) -> "S3Config":
-    # One object per request: bulk deletion is missing in many a server that speaks S3.
+    # One object per request: many servers that speak S3 lack bulk deletion.
     config: S3Config = {"conditional_put": "etag", "disable_bulk_delete": True}
     if options.endpoint:
         config["endpoint"] = options.endpoint
@@ -156,7 +156,7 @@ def _az(options: ObjectOptions) -> "AzureConfig":
 
 
 def _read_keys(path: Path, kind: type[T]) -> T:
-    """Raises InvalidSetting, which names fields and never what they hold."""
+    """Read a credentials file. Raises InvalidSetting, which names fields but no values."""
     try:
         return kind.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -1,16 +1,16 @@
 """Tier 2 in a local directory, over the `Disk` port.
 
-    format            what this directory is and in which format; never changed
-    tmp/<owner>/…     objects being written by the store `owner`; removed when it starts
+    format            marks the directory as tier 2, with its format number; never changed
+    tmp/<owner>/…     unfinished objects of the store `owner`; removed when it starts
     c3/….obj          objects, under their names and a suffix that no directory has
 
-An object is written to a temporary file, synced, linked to its name (which fails if the name
-is taken), and the directories that hold the name are synced, all of them the first time that
-this process uses them: an earlier process may have made them and died before it synced them.
-For the same reason they are synced even if the name is taken: then that object is durable.
-After a failed sync nothing is created any more, because a sync that succeeds later proves
-nothing: SyncFailed ends the store. State owned: the directories known to be durable, the counter
-of temporaries.
+The storage writes an object to a temporary file, syncs it, and links it to its name, which fails if
+the name is taken. Then it syncs the directories on the path of the name: all of them the first time
+that this process uses them, because an earlier process may have created them and died before it
+synced them. For the same reason it syncs them even if the name is taken: then that object is
+durable. After a failed sync it creates no more objects, because a later successful sync proves
+nothing: SyncFailed ends the store. State owned: the directories known to be durable, the counter of
+temporaries.
 """
 
 import functools
@@ -42,17 +42,17 @@ _TEMPORARY = "tmp"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789/-.")
 
 THREADS_MAX = 8
-"""Calls at a time: a directory that hangs holds so many threads, and as many objects in memory."""
+"""Concurrent calls: a hanging directory holds this many threads, and objects in memory."""
 SYNC_STEP_SIZE_BYTES = 1024 * 1024
-"""An object is synced in steps, so that synced writes to the same disk wait for little of it."""
+"""The step in which objects are synced, so that other synced writes wait only briefly."""
 DIRECTORIES_KEPT_MAX = 10_000
-"""Directories whose names are known to be durable."""
+"""The largest number of directories that are remembered as durable."""
 
 T = TypeVar("T")
 
 
 class LocalChunkStorage:
-    """Implements `ports.ChunkStorage`. Blocking calls run in threads of its own if `in_threads`."""
+    """Implements `ports.ChunkStorage`. `in_threads`: it runs blocking calls in its own threads."""
 
     def __init__(self, disk: Disk, ids: IdSource, owner: str, *, in_threads: bool) -> None:
         self._disk = disk
@@ -65,9 +65,9 @@ class LocalChunkStorage:
         self._counter_lock = threading.Lock()
 
     def open(self) -> None:
-        """Check the format, remove leftovers, see that the directory can be written; blocks.
+        """Check the format, remove leftovers and check that the directory is writable; blocks.
 
-        Raises FormatTooNew (before anything is touched), DirectoryUnusable.
+        Raises FormatTooNew (before any change), DirectoryUnusable.
         """
         try:
             if self._disk.exists(FORMAT_FILE):
@@ -79,12 +79,15 @@ class LocalChunkStorage:
         except NoRoom as error:
             if not self._disk.exists(FORMAT_FILE):
                 raise _unusable(error) from error
-            # full for now: what it holds can be read, and puts are refused by name
+            # The disk is full: objects can be read, and puts raise NoRoom.
         except (OSError, DiskFailed) as error:
             raise _unusable(error) from error
 
     def check_format(self) -> None:
-        """Raises DirectoryUnusable if no tier 2 is here, FormatTooNew; changes nothing; blocks."""
+        """Check the format without a change; blocks.
+
+        Raises DirectoryUnusable if the directory is no tier 2, FormatTooNew.
+        """
         try:
             _check_format(self._read(FORMAT_FILE))
         except (OSError, ObjectNotFound) as error:
@@ -95,7 +98,7 @@ class LocalChunkStorage:
             ) from error
 
     def _create_format(self) -> None:
-        """Written anew at each start and refused if there: so the directory was writable."""
+        """Try to create the format file at every start, which proves that the disk is writable."""
         try:
             self._create_durably(FORMAT_FILE, [_FORMAT_WORDS + b"%d\n" % FORMAT])
         except ObjectExists:
@@ -137,7 +140,7 @@ class LocalChunkStorage:
             ) from error
 
     def _create_durably(self, path: str, parts: Sequence[Buffer]) -> None:
-        """The object and its name, durable. Raises ObjectExists; then the other one is."""
+        """Create the object and its name durably. Raises ObjectExists; then that one is durable."""
         if self._sync_failed:
             raise SyncFailed("an earlier sync of tier 2 failed", path=path)
         with self._counter_lock:
@@ -176,13 +179,13 @@ class LocalChunkStorage:
         for parent in _with_parents(directory):
             self._synced(functools.partial(self._disk.sync_directory, parent))
         if len(self._durable_directories) >= DIRECTORIES_KEPT_MAX:
-            self._durable_directories.clear()  # they are synced once more
+            self._durable_directories.clear()  # All of them are synced once more.
         self._durable_directories.add(directory)
 
     def _synced(self, sync: Callable[[], None]) -> None:
         try:
             sync()
-        except NoRoom as error:  # a directory could not even be opened: no sync was tried
+        except NoRoom as error:  # The directory could not be opened, so no sync was tried.
             raise OutcomeUnknown("a name in tier 2 was not synced", cause=str(error)) from error
         except (OSError, DiskFailed) as error:
             self._sync_failed = True
@@ -226,7 +229,7 @@ class LocalChunkStorage:
         return sorted(name for name in found if name.startswith(prefix))
 
     def _names_in(self, directory: str) -> Sequence[str]:
-        """Empty for what is no directory: a file that somebody else put here."""
+        """The names in a directory; none if the path is a foreign file."""
         try:
             return self._disk.list(directory)
         except NotADirectoryError:
@@ -258,7 +261,7 @@ def _path(name: str) -> str:
 
 
 def _with_parents(directory: str) -> Iterator[str]:
-    """The directory, then each that holds it, up to the root."""
+    """The directory, then each of its parents, up to the root."""
     yield directory
     while directory:
         directory = directory.rpartition("/")[0]
@@ -266,7 +269,7 @@ def _with_parents(directory: str) -> Iterator[str]:
 
 
 def _check_format(data: bytes) -> None:
-    """Raises FormatTooNew, DirectoryUnusable if it is not a format file."""
+    """Check a format file. Raises FormatTooNew, DirectoryUnusable."""
     digits = data.removeprefix(_FORMAT_WORDS).strip()
     if not data.startswith(_FORMAT_WORDS) or not digits.isdigit():
         raise DirectoryUnusable(
@@ -281,7 +284,7 @@ def _check_format(data: bytes) -> None:
 
 
 def _steps(parts: Sequence[Buffer]) -> Iterator[list[memoryview]]:
-    """The parts in order, divided into steps of this size; at least one, if only an empty one."""
+    """Divide the parts, in order, into steps of `SYNC_STEP_SIZE_BYTES`; at least one step."""
     step: list[memoryview] = []
     room = SYNC_STEP_SIZE_BYTES
     for part in parts:

@@ -1,16 +1,16 @@
 """Tier 2 in an object store, over obstore.
 
-An object is created by one request that the server refuses if the name is taken (``If-None-Match``
-and its like), never in several parts, because then nobody could be refused. An answer to it means
-that the object is durable.
+One request creates an object, and the server refuses it if the name is taken (``If-None-Match``
+and equivalents). Uploads in several parts do not allow this condition. A success means that the
+object is durable.
 
-Whether a request was performed is not known when its answer is lost or is an error of the server.
-Reads are simply asked again, by obstore. A put is asked again here, because only here it is known
-that a name may be taken by an earlier attempt of our own: then the outcome is unknown, not "taken".
+If an answer is lost or is a server error, the outcome of the request is unknown. obstore retries
+reads. This module retries puts itself, because only it knows that an earlier attempt of its own may
+have taken the name: then the outcome is unknown, not "taken".
 
-Credentials that are refused while the store serves are waited for, as is a server that does not
-answer: a key is rotated, a token runs out, and what is in the journal is safe meanwhile. `check`
-refuses them by name at the start. State owned: none.
+While the store serves, refused credentials raise Unavailable, like a server that does not answer:
+an operator rotates a key or renews a token, and the journal keeps the data safe meanwhile. At the
+start, `check` raises Unauthorized instead. State owned: none.
 """
 
 import re
@@ -47,8 +47,7 @@ PUT_PAUSES = Backoff(first_s=0.3, longest_s=1.0)
 _CAUSE_LENGTH_MAX = 300
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _STILL_BEING_WRITTEN = "ConditionalRequestConflict"
-"""S3: another request for the same new name has not ended; this one was refused, and is to be
-sent again."""
+"""An error of S3: an unfinished request for the same new name exists. The put is retried."""
 _REFUSED = (PermissionDeniedError, UnauthenticatedError)
 _RIGHTS = "check the credentials of tier 2, and their right to read, write, list and delete"
 
@@ -56,8 +55,8 @@ _RIGHTS = "check the credentials of tier 2, and their right to read, write, list
 class ObjectChunkStorage:
     """Implements `ports.ChunkStorage`. `writes` must not retry by itself; `reads` may.
 
-    Raises Unavailable if the server does not answer or refuses the credentials, TierTwoNotHere
-    if there is no such bucket.
+    Its calls raise Unavailable if the server does not answer or refuses the credentials, and
+    TierTwoNotHere if the bucket does not exist.
     """
 
     def __init__(self, writes: ObjectStore, reads: ObjectStore, clock: Clock, rng: Rng) -> None:
@@ -67,7 +66,7 @@ class ObjectChunkStorage:
         self._clock = clock
 
     async def check(self) -> bool:
-        """Whether any object is there; tells a wrong address, bucket or key at the start.
+        """Return whether the bucket holds an object; detect a wrong address, bucket or key.
 
         Raises Unauthorized, TierTwoNotHere, Unavailable.
         """
@@ -83,8 +82,8 @@ class ObjectChunkStorage:
         return False
 
     async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
-        """See `ports.ChunkStorage`. Also raises OutcomeUnknown, if an attempt may have created the
-        object and none was told so."""
+        """See `ports.ChunkStorage`. Also raises OutcomeUnknown if an attempt may have created the
+        object and no answer confirmed it."""
         unsure = False
         last: Exception | None = None
         for attempt in range(PUT_ATTEMPTS_MAX):
@@ -118,7 +117,7 @@ class ObjectChunkStorage:
             raise _failed(error, "read", name) from error
 
     async def get_range(self, name: str, offset: int, length: int) -> bytes:
-        if length == 0:  # no range of HTTP
+        if length == 0:  # HTTP has no empty range.
             await self.size(name)
             return b""
         try:
@@ -126,7 +125,7 @@ class ObjectChunkStorage:
         except FileNotFoundError as error:
             raise _failed(error, "read", name) from error
         except (BaseError, OSError) as error:
-            # Servers name a range beyond the end in many ways; the size does not lie.
+            # Servers report a range beyond the end in many ways, so compare the size.
             if await self.size(name) < offset + length:
                 raise _too_short(name, offset, length) from error
             raise _failed(error, "read", name) from error
@@ -141,8 +140,8 @@ class ObjectChunkStorage:
             raise _failed(error, "size", name) from error
 
     async def list(self, prefix: str) -> Sequence[str]:
-        """See `ports.ChunkStorage`. The server lists whole directories: of the last, `prefix` may
-        name a part."""
+        """See `ports.ChunkStorage`. The server lists whole directories, and this method filters
+        by the rest of `prefix`."""
         directory = prefix.rpartition("/")[0]
         found: list[str] = []
         try:
@@ -163,7 +162,7 @@ class ObjectChunkStorage:
 
 
 def _failed(error: Exception, call: str, name: str) -> AnabranchError:
-    """What an error of obstore means to the caller; `call` is what was asked, in one word."""
+    """Map an error of obstore to the project's error; `call` is the request in one word."""
     cause = _cause(error)
     if _no_bucket(error) or (call == "create" and isinstance(error, FileNotFoundError)):
         return TierTwoNotHere(
@@ -194,7 +193,7 @@ def _too_short(name: str, offset: int, length: int) -> CorruptChunk:
 
 
 def _is_refused(error: Exception) -> bool:
-    """A list that is refused has no class of its own in obstore, only its words."""
+    """Whether the server refused access; for lists obstore has no class, only the text."""
     words = ("status code: 401", "status code: 403")
     return isinstance(error, _REFUSED) or any(word in str(error) for word in words)
 
@@ -205,7 +204,7 @@ def _no_bucket(error: Exception) -> bool:
 
 
 def _cause(error: Exception) -> str:
-    """The first words of an error, without the options of its URL: they may hold a signature."""
+    """The first line of an error, without the query of its URL, which may hold a signature."""
     first = str(error).partition("\n\nDebug source:")[0]
     words = " ".join(re.sub(r"(https?://[^\s?)]*)\?[^\s)]*", r"\1", first).split())
     return words[:_CAUSE_LENGTH_MAX]

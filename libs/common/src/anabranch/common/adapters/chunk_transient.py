@@ -1,12 +1,13 @@
-"""Tier 2 for a process that has no id of its own: one of many that come, write little and go.
+"""Tier 2 for a short-lived process without an id of its own, of which many may run at once.
 
-    tmp/transient-<ms>-<id>/    objects being written in one session, which began at that time
+    tmp/transient-<ms>-<id>/    unfinished objects of one session, which began at that time
 
-A directory's temporaries belong to an owner id that one process alone uses at a time. Here every
-session draws a fresh one and removes its folder when it ends. What a killed process left behind is
-removed by the next session that begins a day later; a session must therefore end within a day
-(else its next write fails, and a new session is all it takes). Nothing is probed: who writes here
-must not rely on create-only. An object store has no temporaries, and its sessions leave nothing.
+A directory's temporaries belong to an owner id that only one process uses at a time. Every session
+here draws a new id and removes its folder at its end. If a process is killed, the next session that
+begins at least a day later removes its folder. A session must therefore end within a day; otherwise
+its next write fails, and the process opens a new session. This module does not probe the storage,
+so its users must not rely on create-only. An object store has no temporaries, and its sessions
+leave nothing behind.
 """
 
 import shutil
@@ -37,7 +38,7 @@ _DEFAULTS = ObjectOptions()
 
 
 def shared_location(url: str) -> DirectoryLocation | BucketLocation:
-    """Where a tier 2 is that several processes use. Raises InvalidSetting."""
+    """Parse the URL of a tier 2 that several processes share. Raises InvalidSetting."""
     location = parse_location(url)
     if isinstance(location, MemoryLocation):
         raise InvalidSetting(
@@ -52,7 +53,7 @@ def shared_location(url: str) -> DirectoryLocation | BucketLocation:
 async def transient_chunk_storage(
     url: str, clock: Clock, ids: IdSource, *, limit_s: float, options: ObjectOptions = _DEFAULTS
 ) -> AsyncIterator[ChunkStorage]:
-    """The storage that a URL names, for one session; its calls end within `limit_s` seconds.
+    """Open the storage of a URL for one session; its calls end within `limit_s` seconds.
 
     A directory that does not exist is created, a bucket is not. Raises InvalidSetting,
     DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere, Unauthorized, Unavailable.
@@ -74,7 +75,7 @@ async def transient_chunk_storage(
 
 
 def began_ms(owner: str) -> int | None:
-    """When the session with this owner id began; None if it is another kind of owner."""
+    """The time at which the session with this owner id began; None for other owners."""
     kind, _, rest = owner.partition("-")
     digits = rest.partition("-")[0]
     return int(digits) if kind == _OWNER and digits.isascii() and digits.isdigit() else None
@@ -88,5 +89,5 @@ def _remove_left_over(temporary: Path, now_ms: int) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """What cannot be removed now is left over, and removed another day."""
+    """Remove a folder as far as possible; a later session removes the rest."""
     shutil.rmtree(folder, ignore_errors=True)

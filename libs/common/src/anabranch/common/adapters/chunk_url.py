@@ -1,4 +1,4 @@
-"""From a tier-2 URL to a chunk storage that is checked and ready, to write or to read alone."""
+"""Opens and checks the chunk storage of a tier-2 URL, for writing or read-only."""
 
 import asyncio
 from functools import partial
@@ -38,10 +38,10 @@ _log = get_logger(__name__)
 async def open_chunk_storage(
     url: str, ids: IdSource, owner: str, *, limit_s: float, options: ObjectOptions = _DEFAULTS
 ) -> ChunkStorage:
-    """The storage that a URL names, opened and probed; its calls end within `limit_s` seconds.
+    """Open and probe the storage of a URL; its calls end within `limit_s` seconds.
 
     `owner` is the store's own id, which only one process uses at a time. A directory that does
-    not exist is created, a bucket is not. Raises InvalidSetting (which names what is supported),
+    not exist is created, a bucket is not. Raises InvalidSetting (which lists the supported URLs),
     DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere, Unauthorized, Unavailable.
     """
     storage: ChunkStorage
@@ -57,7 +57,7 @@ async def open_chunk_storage(
             assert_never(other)
     try:
         await probe_create_only(storage, ids)
-    except NoRoom as error:  # a full directory shall not keep a store from serving what is there
+    except NoRoom as error:  # A full directory must not keep a store from serving its objects.
         _log.warning("tier 2 is full and was not probed", error=str(error), remedy=error.remedy)
     return storage
 
@@ -65,10 +65,10 @@ async def open_chunk_storage(
 async def open_chunk_storage_read_only(
     url: str, *, limit_s: float, options: ObjectOptions = _DEFAULTS
 ) -> ChunkStorage:
-    """The storage that a URL names, for a reader: nothing is created, removed or probed.
+    """Open the storage of a URL for a reader: create, remove and probe nothing.
 
     The caller keeps to `get`, `get_range`, `size` and `list`. Raises InvalidSetting,
-    DirectoryUnusable or TierTwoNotHere (there is no tier 2 at the URL), FormatTooNew,
+    DirectoryUnusable or TierTwoNotHere (the URL has no tier 2), FormatTooNew,
     and for a bucket Unauthorized, Unavailable.
     """
     match parse_location(url):
@@ -97,13 +97,13 @@ async def open_chunk_storage_read_only(
 async def open_bucket(
     location: BucketLocation, *, limit_s: float, options: ObjectOptions = _DEFAULTS
 ) -> tuple[ChunkStorage, bool]:
-    """A bucket's storage, asked once, and whether it holds an object under the prefix.
+    """Open a bucket's storage with one request; return whether the prefix holds an object.
 
     Its calls end within `limit_s` seconds. Raises InvalidSetting, TierTwoNotHere, Unauthorized,
     Unavailable.
     """
     try:
-        # Only who keeps tier 2 in an object store needs the library.
+        # Only a tier 2 in an object store needs the library.
         from anabranch.common.adapters.chunk_bucket import bucket_storage
     except ModuleNotFoundError as error:
         raise InvalidSetting(
@@ -139,7 +139,7 @@ def _open_directory_read_only(root: Path) -> LocalChunkStorage:
 
 
 def open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:
-    """The storage in a directory, which is created if needed; blocks.
+    """Open the storage in a directory; create it if needed; blocks.
 
     Raises DirectoryUnusable, FormatTooNew.
     """

@@ -1,24 +1,25 @@
 """Several messages on different subjects of one stream, stored together or not at all.
 
-The server collects the messages of a batch as they come and, with the last, checks every
-condition and stores all of them one behind the other, or none. It does so in one step for whoever
-reads or writes, and finishes at its start what a crash has interrupted. A batch whose messages did
-not all arrive is refused as a whole, and dropped after some seconds.
+The server collects the messages of a batch as they arrive. With the last one it checks every
+condition and stores all messages at consecutive sequences, or none. For readers and writers this is
+one step, and after a crash the server completes it at its start. If messages of a batch are
+missing, the server refuses the whole batch, and drops it after some seconds.
 
-**An answer that was lost.** The messages are never sent again, so what is stored of them now is
-one batch or nothing. Each subject is looked at where my message would be, first behind the
-expected sequence:
+**A lost answer.** The adapter never sends the messages again, so the stream holds the whole batch
+or none of it. The adapter reads each subject's first message behind the expected sequence:
 
-- One of mine is there: the batch is stored, so all of it is, in consecutive places.
-- Somebody else's is there, and mine is on no subject: my condition on that subject can never hold
-  again, and it did not hold before, else mine would be in that place. So the batch is refused,
-  however late it arrives, and with it the messages whose own conditions still hold.
-- Nothing follows on any subject: it may still be on its way. It is looked for again, and when the
-  time is up the answer is OutcomeUnknown.
+- The message is the batch's: the batch is stored, and all of it at consecutive sequences.
+- The message is another writer's, and no subject has a message of the batch. The batch's condition
+  on that subject can never hold again, and it did not hold before, otherwise the batch's message
+  would have this place. So the server refuses the batch, however late it arrives, together with its
+  messages whose own conditions still hold.
+- No subject has such a message: the batch may still be on its way. The adapter reads again, and
+  when the time is up it raises OutcomeUnknown.
 
-The subjects are looked at one after the other and not in one instant. That is enough: the first
-two findings are true for ever once they are true. All subjects are looked at before a refusal is
-believed, because on one of them others may have moved on so far that mine was purged.
+The adapter reads the subjects one after the other, not at one instant. That is enough, because the
+first two findings stay true once they are true. It reads all subjects before it concludes a
+refusal, because on one of them other writers may have moved on so far that the batch's message was
+purged.
 
 The server keeps few batches open per stream (50) and refuses more, so an adapter opens fewer.
 """
@@ -50,7 +51,7 @@ BATCH_SEQUENCE_HEADER = "Nats-Batch-Sequence"
 BATCH_COMMIT_HEADER = "Nats-Batch-Commit"
 
 FirstFrom = Callable[[str, int], Awaitable[RawStreamMsg | None]]
-"""The subject's first message at or after a sequence. Raises Unavailable."""
+"""Reads the subject's first message at or after a sequence. Raises Unavailable."""
 
 
 class AtomicBatches:
@@ -74,9 +75,9 @@ class AtomicBatches:
         self._open = asyncio.Semaphore(OPEN_BATCHES_MAX)
 
     async def append(self, appends: Sequence[Append]) -> Sequence[int]:
-        """Store all or none; their sequences. See `EventStore.append_all` and the module.
+        """Store all messages or none; return their sequences. See `EventStore.append_all`.
 
-        Raises WrongExpectedSequence, OutcomeUnknown, Unavailable (surely nothing was stored).
+        Raises WrongExpectedSequence, OutcomeUnknown, Unavailable (certainly nothing was stored).
         """
         check_batch(appends)
         try:
@@ -89,7 +90,7 @@ class AtomicBatches:
             nats.errors.OutboundBufferLimitError,
             nats.errors.MaxPayloadError,
         ) as error:
-            # Without its last message, which is the one that was not taken, a batch is dropped.
+            # The server did not take the last message, so it drops the batch.
             raise _not_taken(appends, error) from error
         except nats.js.errors.APIError as error:
             if error.err_code not in WRONG_LAST_SEQUENCE_CODES:
@@ -100,7 +101,7 @@ class AtomicBatches:
 
     @asynccontextmanager
     async def _opened(self, subject: str) -> AsyncIterator[None]:
-        """A batch that may be open, waited for no longer than for an answer."""
+        """Wait for a free place among the open batches, as long as for an answer."""
         try:
             async with asyncio.timeout(self._append_deadline_s):
                 await self._open.acquire()
@@ -129,13 +130,13 @@ class AtomicBatches:
         )
 
     async def _resolve(self, appends: Sequence[Append], *, refused: bool) -> Sequence[int]:
-        """What became of a batch; the module says why this is sure.
+        """Find the outcome of a batch; the module gives the proof.
 
         Raises WrongExpectedSequence, OutcomeUnknown.
         """
         deadline = self._clock.monotonic() + self._resolve_budget_s
         while True:
-            with suppress(Unavailable):  # then it is looked at again, until the time is up
+            with suppress(Unavailable):  # The next round reads again, until the time is up.
                 following = [
                     await self._first_from(one.subject, one.expected_sequence + 1)
                     for one in appends
@@ -164,7 +165,7 @@ def _headers(one: Append, batch_id: str, number: int) -> dict[str, str]:
 def _first_of_mine(
     appends: Sequence[Append], following: Sequence[RawStreamMsg | None]
 ) -> int | None:
-    """The sequence of the batch's first message; None if no message is the batch's."""
+    """The sequence of the batch's first message; None if no found message is the batch's."""
     for index, (one, found) in enumerate(zip(appends, following, strict=True)):
         if found is not None and has_id(found, one.message.append_id):
             assert found.seq is not None

@@ -1,4 +1,4 @@
-"""How a message to JetStream says what it depends on, and how a refusal and one's own are known."""
+"""The conditions of messages to JetStream, and the marks of refusals and of own messages."""
 
 from nats.js.api import RawStreamMsg
 
@@ -11,13 +11,13 @@ EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 RESOLVE_PAUSE_S = 0.25
-"""From one look for what became of an append to the next."""
+"""The pause between two attempts to find the outcome of an append."""
 
 
 def condition_headers(
     subject: str, expected_sequence: int, gate: Gate | None = None
 ) -> dict[str, str]:
-    """The headers by which the server stores the message only if its condition holds."""
+    """The headers that let the server store the message only if its condition holds."""
     condition = {EXPECTED_STREAM_HEADER: stream_of(subject)}
     if gate is None:
         return {**condition, EXPECTED_SEQUENCE_HEADER: str(expected_sequence)}
@@ -30,7 +30,7 @@ def condition_headers(
 
 
 def has_id(raw: RawStreamMsg, append_id: str) -> bool:
-    """Whether the message is that attempt's."""
+    """Whether the message carries this append id."""
     return (raw.headers or {}).get(HEADER_APPEND_ID) == append_id
 
 

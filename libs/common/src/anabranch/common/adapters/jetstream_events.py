@@ -1,18 +1,19 @@
 """The `EventStore` on NATS JetStream: one file-backed stream per shard.
 
 An append is one message published with *expected last subject sequence*; the server checks and
-stores it in one step. A subject's messages are read from the stream's leader, so a load sees
-everything that was acknowledged: a few are asked for one by one, more come through a consumer.
+stores it in one step. The adapter reads a subject's messages from the stream's leader, so a load
+includes every acknowledged message: it requests a few one by one, and more through a consumer.
 
-An append whose answer is lost is never sent again. Because it was conditional, its fate is
-written in the first message that follows the expected one: mine (by append id), or another's,
-which makes mine impossible for ever. While nothing follows, it may still be on its way, and
-when the time for looking is up the answer is OutcomeUnknown.
+If the answer to an append is lost, the adapter never sends the append again. Because the append was
+conditional, the first message after the expected one decides its outcome: either it is the append's
+own (by append id), or it is another writer's and the append can never succeed. While no message
+follows, the append may still be on its way; when the time is up, the adapter raises OutcomeUnknown.
 
-With a gate the same is true of the gate's subject, but mine is on its own: so the gate is looked
-at *first*, and if it has moved, what is not on my subject after that look will never be there.
+With a gate, the same is true of the gate's subject, but the appended message is on its own subject.
+The adapter therefore reads the gate *first*. If the gate has moved and the message is then not on
+its subject, it never will be.
 
-Several messages that are stored together or not at all are `jetstream_batch`'s.
+`jetstream_batch` stores several messages together or not at all.
 """
 
 import json
@@ -53,16 +54,17 @@ APPEND_DEADLINE_S = 5.0
 RESOLVE_BUDGET_S = 10.0
 UPDATE_DEADLINE_S = 5.0
 RESOLVE_COUNT_MAX = 100
-"""Others' messages on a subject that are looked through for one's own."""
+"""The most messages of other writers that are searched for the own one."""
 ONE_BY_ONE_COUNT_MAX = 8
-"""Messages of a subject that are asked for one by one; more are cheaper through a consumer."""
+"""Up to this number, messages are requested one by one; beyond, a consumer is cheaper."""
 COMMANDS_COUNT_MAX = 100_000
 
 
 async def create_streams(client: Client) -> None:
-    """Create the event streams and the command queue where absent. Raises Unavailable.
+    """Create the missing ones of the event streams and the command queue. Raises Unavailable.
 
-    Event streams of an older release learn to store batches; else, present ones stay as they are.
+    Event streams of an older release are changed to allow batches; otherwise present streams stay
+    unchanged.
     """
     js = client.jetstream()
     for shard in range(SHARD_COUNT):
@@ -97,7 +99,7 @@ async def _create_event_stream(client: Client, js: JetStreamContext, shard: int)
 
 
 async def _create_if_absent(js: JetStreamContext, config: StreamConfig) -> StreamConfig:
-    """The stream's configuration, which was there already or is `config`."""
+    """Return the present stream's configuration, or create the stream with `config`."""
     assert config.name is not None
     with as_unavailable("create the stream", stream=config.name):
         try:
@@ -107,7 +109,7 @@ async def _create_if_absent(js: JetStreamContext, config: StreamConfig) -> Strea
 
 
 async def _allow_atomic(client: Client, name: str) -> None:
-    """Change this one setting; the others go back as they came, also those unknown here."""
+    """Change this one setting; send all others back unchanged, also unknown ones."""
     with as_unavailable("allow batches on the stream", stream=name):
         found = await client.request(f"$JS.API.STREAM.INFO.{name}", timeout=UPDATE_DEADLINE_S)
         config = {**json.loads(found.data)["config"], "allow_atomic": True}
@@ -150,7 +152,7 @@ class JetStreamEventStore:
         *,
         gate: Gate | None = None,
     ) -> int:
-        """See `EventStore.append`. Also raises Unavailable, when surely nothing was stored."""
+        """See `EventStore.append`. Also raises Unavailable if certainly nothing was stored."""
         condition = condition_headers(subject, expected_sequence, gate)
         headers = encode_headers(subject, message) | condition
         refused = False
@@ -177,20 +179,20 @@ class JetStreamEventStore:
         return await self._resolve(subject, gate, message.append_id, refused=refused)
 
     async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
-        """See `EventStore.append_all`. Also raises Unavailable, when surely nothing was stored."""
+        """See `EventStore.append_all`. Also raises Unavailable if certainly nothing was stored."""
         check_batch(appends)
         if len(appends) > 1:
             return await self._batches.append(appends)
         return [await self.append(*one) for one in appends]
 
     async def _resolve(self, subject: str, gate: Gate, append_id: str, *, refused: bool) -> int:
-        """Find out what became of an append that depended on `gate`, be it its own subject.
+        """Find the outcome of an append that depended on `gate`, which may be its own subject.
 
         Raises WrongExpectedSequence, OutcomeUnknown.
         """
         deadline = self._clock.monotonic() + self._resolve_budget_s
         while True:
-            with suppress(Unavailable):  # then it is looked at again, until the time is up
+            with suppress(Unavailable):  # The next round reads again, until the time is up.
                 following = await self._first_from(gate.subject, gate.sequence + 1)
                 mine = following
                 if gate.subject != subject:
@@ -210,7 +212,7 @@ class JetStreamEventStore:
             await self._clock.sleep(RESOLVE_PAUSE_S)
 
     async def _find(self, subject: str, from_sequence: int, append_id: str) -> RawStreamMsg | None:
-        """My message on a subject that others may append to. Raises Unavailable, OutcomeUnknown."""
+        """Find the own message among those of others. Raises Unavailable, OutcomeUnknown."""
         for _ in range(RESOLVE_COUNT_MAX):
             found = await self._first_from(subject, from_sequence)
             if found is None or has_id(found, append_id):
@@ -278,7 +280,7 @@ class JetStreamEventStore:
         return await self._reader(shard).last_sequence()
 
     async def follow(self, shard: int, after_sequence: int) -> AsyncIterator[EventMessage]:
-        """See `EventStore.follow`. Raises StreamRewound when the shard lost messages."""
+        """See `EventStore.follow`. Raises StreamRewound if the shard lost messages."""
         async for message in self._reader(shard).follow(after_sequence):
             yield _marked(message)
 

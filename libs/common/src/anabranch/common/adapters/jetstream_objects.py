@@ -1,9 +1,9 @@
 """The `ObjectStore` on a NATS key-value bucket, by plain JetStream messages.
 
 A value is the last message on ``$KV.<bucket>.<key>``; its stream sequence is its revision. Every
-write is conditional on the key's last sequence, so a delete marker is replaced by naming its
-revision and nobody's change is overwritten unseen. Values are read from the leader. The bucket
-is one that other key-value clients can read. No key ever has a time to live.
+write is conditional on the key's last sequence: a write replaces a delete marker by naming its
+revision, and it never overwrites an unseen change. The store reads values from the leader. Other
+key-value clients can read the bucket. No key ever has a time to live.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -37,7 +37,7 @@ _OPERATION_HEADER = "KV-Operation"
 
 
 async def create_bucket(client: Client, bucket: str) -> None:
-    """Create the bucket where absent. Raises Unavailable."""
+    """Create the bucket if it is missing. Raises Unavailable."""
     js = client.jetstream()
     with as_unavailable("create the bucket", bucket=bucket):
         try:
@@ -105,7 +105,7 @@ class JetStreamObjectStore:
                     if known is None or known.revision < changed.revision:
                         yield changed
             except StreamRewound:
-                continue  # the bucket was replaced: start again with the full list
+                continue  # The bucket was replaced: start again with the full list.
 
     async def _newest(self, key: str) -> StoredObject | None:
         with as_unavailable("read the object", key=key):

@@ -1,10 +1,10 @@
-"""Reading a JetStream stream in order, for ever, through throw-away pull consumers.
+"""Reads a JetStream stream in order, without end, through ephemeral pull consumers.
 
-The server sends what it has and then what comes, in batches that the reader asks for, so it
-never floods a slow reader. A consumer is given up, and a new one starts after the last message
-that was handed on, when: its numbering jumps (messages were lost on the way), the connection
-was re-made (the same may have happened unseen), it falls silent beyond its heartbeats, or the
-server ends it. So every message is handed on once and in order, whatever happens between.
+The server sends stored messages and then new ones, in batches that the reader requests, so it never
+floods a slow reader. The reader drops a consumer if its numbering jumps (messages were lost), if
+the connection was re-established (messages may have been lost), if it is silent beyond its
+heartbeats, or if the server ends it. A new consumer then starts after the last delivered message.
+So the reader delivers every message once and in order.
 """
 
 import json
@@ -27,25 +27,26 @@ from anabranch.common.runtime.ids import Rng, system_rng
 
 BATCH_COUNT = 1024
 BATCH_SIZE_BYTES_MAX = 4 * 1024 * 1024
-"""Of what is asked for at once, so that large messages do not pile up before a slow reader."""
+"""The size of one request, so that large messages do not pile up before a slow reader."""
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
 LISTEN_S = 1.0
-"""How long a re-made connection can go unnoticed."""
+"""How long a re-established connection can go unnoticed."""
 SILENCE_COUNT_MAX = 6
-"""Waits of `LISTEN_S` without even a heartbeat before the consumer is given up."""
+"""Waits of `LISTEN_S` without even a heartbeat before the reader drops the consumer."""
 CONSUMER_IDLE_S = 60.0
 READ_FAILURES_MAX = 5
-"""Consumers that a finite read may lose in a row."""
+"""The consecutive consumers that a finite read may lose."""
 RETRIES = Backoff(first_s=0.2, longest_s=2.0)
 _HEARTBEAT_STATUS = "100"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMessage:
-    """A stored message. `remaining`: how many the consumer knew to follow when it was sent.
+    """A stored message.
 
-    `stored_ms`: when the server took it, by its clock.
+    `remaining`: the number of messages that followed in the consumer when it was sent. `stored_ms`:
+    the time at which the server stored it, by the server's clock.
     """
 
     subject: str
@@ -57,14 +58,14 @@ class StreamMessage:
 
 
 class _ConsumerLost(Exception):
-    """This consumer can no longer be trusted to have delivered everything."""
+    """The consumer may have failed to deliver a message."""
 
 
 class StreamReader:
     """Reads one stream, or one subject filter of it.
 
-    `missing_is_empty`: a stream that is not there ends at 0, so that who has read from it learns
-    that it was lost; else it is waited for.
+    `missing_is_empty`: a missing stream counts as empty, so that a reader of its messages detects
+    the loss; otherwise the reader waits for it.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class StreamReader:
         self._missing_is_empty = missing_is_empty
 
     async def last_sequence(self) -> int:
-        """The sequence of the stream's newest message, asked of its leader; 0 if none."""
+        """Read the sequence of the stream's newest message from its leader; 0 without messages."""
         with as_unavailable("describe the stream", stream=self._stream):
             try:
                 info = await self._js.stream_info(self._stream)
@@ -97,7 +98,10 @@ class StreamReader:
         return int(info.state.last_seq)
 
     async def follow(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
-        """Every message after `after_sequence`, in order, for ever. Raises StreamRewound."""
+        """Yield every message after `after_sequence`, in order, without end.
+
+        Raises StreamRewound.
+        """
         reached = after_sequence
         failures = 0
         while True:
@@ -111,7 +115,7 @@ class StreamReader:
                 await self._clock.sleep(RETRIES.delay_s(failures, self._rng.random()))
 
     async def read(self, first: int, last: int) -> AsyncIterator[StreamMessage]:
-        """Every message from sequence `first` to `last`, in order. Raises Unavailable."""
+        """Yield every message from sequence `first` to `last`, in order. Raises Unavailable."""
         at, failures = first, 0
         while at <= last:
             present = self._present(at)
@@ -131,9 +135,9 @@ class StreamReader:
                 await present.aclose()
 
     async def _present(self, first: int) -> AsyncGenerator[StreamMessage, None]:
-        """The messages from `first` on that are there now; the consumer goes with the end.
+        """Yield the stored messages from `first` on; delete the consumer at the end.
 
-        A read may be one of many in a second, and a server holds only so many consumers.
+        A process may make many reads per second, and a server holds a limited number of consumers.
         """
         config = self._config(DeliverPolicy.BY_START_SEQUENCE, first)
         with as_unavailable("open a consumer", stream=self._stream):
@@ -150,12 +154,12 @@ class StreamReader:
             await self._drop(info.name)
 
     async def _drop(self, consumer: str) -> None:
-        # One that stays is dropped by the server when nobody has used it for a while.
+        # The server drops a remaining consumer after some time without use.
         with suppress(nats.errors.Error, OSError, TimeoutError), keeping_cancellation():
             await self._js.delete_consumer(self._stream, consumer)
 
     async def newest_per_subject(self) -> list[StreamMessage]:
-        """The last message of every subject, as of one moment. Raises Unavailable."""
+        """Return the last message of every subject at one moment. Raises Unavailable."""
         found: list[StreamMessage] = []
         config = self._config(DeliverPolicy.LAST_PER_SUBJECT, None)
         with as_unavailable("list the stream's subjects", stream=self._stream):
@@ -207,7 +211,7 @@ class StreamReader:
 
 
 class _Consumer:
-    """One throw-away consumer and the requests that pull from it."""
+    """One ephemeral consumer and the requests that pull from it."""
 
     def __init__(self, client: Client, stream: str, name: str) -> None:
         self._client = client
@@ -216,7 +220,7 @@ class _Consumer:
         self._inbox = client.new_inbox()
 
     async def messages(self) -> AsyncGenerator[StreamMessage, None]:
-        """Messages as they come. Raises _ConsumerLost."""
+        """Yield messages as they arrive. Raises _ConsumerLost."""
         subscription = await self._subscribe()
         numbered = 0
         try:
@@ -243,7 +247,7 @@ class _Consumer:
         try:
             await subscription.unsubscribe()
         except nats.errors.Error:
-            return  # the connection is closed, and the subscription with it
+            return  # The subscription ended with the connection.
 
     async def _pull(self) -> None:
         request = {
@@ -274,7 +278,7 @@ class _Consumer:
 
 
 def _checked(received: Msg, numbered: int) -> StreamMessage:
-    """The received message, if it is the consumer's message number `numbered`."""
+    """Check that a received message is the consumer's number `numbered`, and return it."""
     metadata = received.metadata
     if metadata.sequence.consumer != numbered:
         raise _ConsumerLost

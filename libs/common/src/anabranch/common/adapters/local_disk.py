@@ -1,15 +1,15 @@
-"""The machine's file system as `ports.Disk`, and what makes a directory fit to hold a journal.
+"""The machine's file system as `ports.Disk`, and the preparation of a directory for a journal.
 
 Writes go through `pwritev` in batches of at most 1,024 buffers. A synced write is one call with
-`RWF_DSYNC` where the file system knows it, else a write and an fdatasync. An I/O error is
-`DiskFailed`: what reached the disk is then unknown, and nobody may try again in place. A full disk
-is `NoRoom`, and so is a process without a free file descriptor: a file that was to be made is not
-there, and its maker may try again later.
+`RWF_DSYNC` if the file system supports it, otherwise a write and an fdatasync. An I/O error raises
+`DiskFailed`: the content of the disk is then unknown, and the caller must not retry in place. A
+full disk, or a process without a free file descriptor, raises `NoRoom`: the new file does not
+exist, and the caller may try again later.
 
-What the disk holds is read with `O_DIRECT`, past the page cache: after a failed sync Linux marks
-the pages clean, so that a later reader would see, and a later sync confirm, what was never written.
-Where the file system has no direct reads (some in memory or in user space) the cached pages are
-dropped before the read, which the kernel does as far as it can.
+`read_stored` reads with `O_DIRECT`, past the page cache. After a failed sync Linux marks the pages
+clean, so a cached read would return, and a later sync confirm, bytes that were never written. On a
+file system without direct reads (some in memory or in user space) it drops the cached pages before
+the read, as far as the kernel can.
 """
 
 import errno
@@ -44,9 +44,9 @@ NETWORK_FILE_SYSTEMS = frozenset({
 
 
 class _Named:
-    """Inside it the operating system's refusals become the project's errors.
+    """Turns errors of the operating system in its block into the project's errors.
 
-    A class and not a generator, because every synced write passes through it.
+    It is a class, not a generator, because every synced write passes through it.
     """
 
     __slots__ = ("_path", "_verb")
@@ -73,7 +73,7 @@ class _Named:
 
 
 class _Synced(_Named):
-    """As `_Named`, for a sync: one that fails for want of space has failed like any other."""
+    """As `_Named`, for a sync: also a lack of space is a failed sync."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -148,7 +148,7 @@ class LocalFile:
         return os.fstat(self._fd).st_size
 
     def fileno(self) -> int:
-        """The descriptor, for another process that is to write here."""
+        """The descriptor, for another process that writes to the file."""
         return self._fd
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class LocalFile:
 
 
 def _read_direct(fd: int, offset: int, length: int) -> bytes:
-    """Read with `O_DIRECT`, which wants aligned memory and places. Raises OSError."""
+    """Read with `O_DIRECT`, which needs aligned memory and offsets. Raises OSError."""
     direct = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     parts: list[bytes] = []
     try:
@@ -190,8 +190,8 @@ def _without_start(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 class LocalDisk:
     """A directory of the machine's file system; paths are relative to it.
 
-    `hold_directories`: a directory that was synced stays open until `close`, so that a later sync
-    of it needs no free file descriptor. For trees with a few directories.
+    `hold_directories`: a synced directory stays open until `close`, so that its next sync needs no
+    free file descriptor. Use it for trees with few directories.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class LocalDisk:
         self._open_flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
 
     def _at(self, path: str) -> str:
-        """Text and not a `Path`: the journal asks for its fence after every sync."""
+        """The path as text, not a `Path`, because the journal checks its fence after every sync."""
         assert ".." not in path.split("/"), path
         assert not path.startswith("/"), path
         return f"{self._root}/{path}"
@@ -217,7 +217,7 @@ class LocalDisk:
                     _allocate(fd, size)
             except OSError:
                 os.close(fd)
-                Path(full).unlink()  # part of it may be allocated
+                Path(full).unlink()  # A part of it may be allocated.
                 raise
         return LocalFile(fd, full)
 
@@ -274,7 +274,7 @@ class LocalDisk:
         _fsync(self._held[path], full)
 
     def close(self) -> None:
-        """Close the directories that are held; repeated is success."""
+        """Close the held directories. Repeatable."""
         held, self._held = self._held, None
         for fd in (held or {}).values():
             os.close(fd)
@@ -307,7 +307,7 @@ def _sync_directory(path: Path | str) -> None:
 
 
 def prepare_directory(path: Path, *, hold_directories: bool = False) -> LocalDisk:
-    """The directory as a disk; made, with its parents, durably, if it does not exist.
+    """Open the directory as a disk; create it and its parents durably if they are missing.
 
     Raises DirectoryUnusable: not a directory, not writable, on a network file system.
     """
@@ -329,10 +329,10 @@ def prepare_directory(path: Path, *, hold_directories: bool = False) -> LocalDis
 
 
 def make_durably(directory: Path, mode: int = 0o777) -> None:
-    """Make a directory and its missing parents, all durable on return; repeatable.
+    """Create a directory and its missing parents durably. Repeatable.
 
-    `mode`: of the directory itself if it is made now. The name is synced also if the directory is
-    there already: the process that made it may have died before it synced. Raises OSError.
+    `mode`: the mode of the directory itself if this call creates it. The call also syncs the name
+    of an existing directory, because its creator may have died before the sync. Raises OSError.
     """
     missing = [part for part in directory.parents if not part.exists()]
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -342,11 +342,13 @@ def make_durably(directory: Path, mode: int = 0o777) -> None:
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace a file whole: a reader, and a start after a loss of power, finds the old content or
-    the new. Durable on return, with its name. Raises OSError; then the old content may be there.
+    """Replace a file atomically and durably, with its name.
+
+    A reader, also after a loss of power, finds the old content or the new. Raises OSError; then the
+    old content may remain.
     """
     draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)  # of a process that died; its rights may be others
+    draft.unlink(missing_ok=True)  # A process that died may have left it, with other rights.
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         rest = memoryview(content)
@@ -360,7 +362,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def mount_type(mounts: str, path: str) -> str:
-    """The file system type that `path` lies on, by the text of /proc/self/mounts."""
+    """The type of the file system of `path`, according to the text of /proc/self/mounts."""
     best = ("", "unknown")
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -374,19 +376,19 @@ def mount_type(mounts: str, path: str) -> str:
 
 
 class DirectoryLock:
-    """An advisory lock on a directory: one owner among processes that ask for it."""
+    """An advisory lock on a directory; one process at a time holds it."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
 
     @property
     def fd(self) -> int | None:
-        """The descriptor that holds the lock, for a child that is to hold it too; None if it is
-        not held."""
+        """The descriptor of the lock, for a child process that shares it; None if the lock is not
+        held."""
         return self._fd
 
     def release(self) -> None:
-        """Let others in; repeated is success. The operating system does it at a crash."""
+        """Release the lock. Repeatable. After a crash the operating system releases it."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -395,8 +397,8 @@ class DirectoryLock:
 def lock_directory(root: Path, *, take_over: bool = False) -> DirectoryLock:
     """Lock the directory for this process.
 
-    `take_over`: go on if another process holds it; the journal's fence then decides. Raises
-    DirectoryInUse, naming the holder.
+    `take_over`: continue if another process holds the lock; the journal's fence then decides.
+    Raises DirectoryInUse, which names the holder.
     """
     path = root / LOCK_FILE
     with _Named("lock", str(path)):
@@ -416,7 +418,7 @@ def lock_directory(root: Path, *, take_over: bool = False) -> DirectoryLock:
 
 
 def _write_holder(fd: int) -> None:
-    """Say who holds the lock, for people; on a full disk it goes without saying."""
+    """Write the holder's process id, for people; a full disk is not an error."""
     text = f"{os.getpid()}\n".encode()
     try:
         os.pwrite(fd, text, 0)

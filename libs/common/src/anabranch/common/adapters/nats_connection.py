@@ -1,7 +1,7 @@
-"""One NATS connection per process, and its failures in the project's words.
+"""One NATS connection per process, and its failures as the project's errors.
 
-The connection reconnects for ever; what is published meanwhile is buffered up to a bound and
-then refused. Every request made over it still needs a deadline of its own.
+The connection reconnects without end. Meanwhile it buffers publications up to a bound and then
+refuses them. Every request over it still needs a deadline of its own.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ _log = get_logger(__name__)
 
 
 class _StrictClient(Client):
-    """The library's client with two rules of ours.
+    """The library's client with two additional rules.
 
-    It closes one transport before it opens the next. When a server accepts an attempt to reconnect
-    and the handshake fails, the library replaces the open stream and leaves it to the garbage
-    collector: one socket per attempt. A proxy before a server that starts accepts and hangs up for
-    as long as that takes.
+    It closes a transport before it opens the next. If a server accepts a reconnect and the
+    handshake fails, the library replaces the open stream and leaves it to the garbage collector:
+    one socket per attempt. A proxy before a starting server accepts and hangs up until the server
+    is ready.
 
-    If TLS was asked for, it sends credentials over TLS alone, whatever the server offers.
+    If the target requires TLS, it sends credentials only over TLS, whatever the server offers.
     """
 
     async def _connect_to_server(self, s: Srv) -> None:
@@ -56,15 +56,16 @@ class _StrictClient(Client):
 async def connect_nats(
     target: NatsTarget, name: str, *, deadline_s: float = CONNECT_DEADLINE_S
 ) -> Client:
-    """A connection to a NATS server of the target, shown there as `name`.
+    """Connect to a NATS server of the target, which shows the connection as `name`.
 
-    If no server is up yet, it waits for one up to the deadline. Raises Unavailable, Unauthorized if
-    a server refuses the target's credentials or their absence, InvalidSetting, CodecMissing.
+    If no server is up yet, the call waits for one until the deadline. Raises Unavailable,
+    Unauthorized if a server refuses the target's credentials or their absence, InvalidSetting,
+    CodecMissing.
     """
     options = connect_options(target)
     client = _StrictClient()
     attempts: list[Exception] | None = []
-    """The last failed one, until the first connection opens; then None."""
+    """The last failed attempt until the first connection opens; then None."""
 
     async def report(error: Exception) -> None:
         if attempts is not None:
@@ -98,7 +99,7 @@ async def connect_nats(
                 refusal.fields = {**refusal.fields, "cause": str(attempts[0]) or repr(attempts[0])}
             raise refusal from error
         raise
-    attempts = None  # a server that restarts with other credentials may get the right ones back
+    attempts = None  # A server that restarts with other credentials may get the right ones back.
     return client
 
 
@@ -119,9 +120,9 @@ def _refusal(target: NatsTarget) -> Unauthorized:
 
 
 async def close_nats(client: Client) -> None:
-    """Close the connection, whatever state it is in; what waits to be sent may be lost.
+    """Close the connection in any state; unsent messages may be lost.
 
-    The client writes it to the transport, which fails if that is gone while it reconnects.
+    The client flushes them to the transport, which fails while the client reconnects.
     """
     try:
         await client.close()
@@ -137,7 +138,7 @@ async def server_id(client: Client) -> str:
 
 
 async def _report(error: Exception) -> None:
-    # While the server is away each attempt ends here; the loss itself was logged once.
+    # While the server is away, each failed attempt calls this; the loss was logged once.
     report = _log.debug if isinstance(error, OSError) else _log.warning
     report("the NATS client reported an error", error=repr(error))
 
@@ -148,13 +149,13 @@ async def _report_return() -> None:
 
 @contextmanager
 def keeping_cancellation() -> Iterator[None]:
-    """Raises CancelledError at the end of a block that swallowed a cancellation.
+    """Raise CancelledError at the end of a block that swallowed a cancellation.
 
     The NATS client waits by `asyncio.wait_for`, which before Python 3.12 returns the result and
-    drops the cancellation when both come in the same turn of the loop, and it turns a
-    cancellation on a closed connection into an error. A task that loops over such calls would
-    never end. A cancellation from before the block was delivered already: whoever cleans up
-    after it may go on calling.
+    drops the cancellation if both come in the same turn of the loop. The client also turns a
+    cancellation on a closed connection into an error. A task that loops over such calls would never
+    end. A cancellation from before the block was delivered already, so cleanup code may still use
+    the block.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
@@ -167,7 +168,7 @@ def keeping_cancellation() -> Iterator[None]:
 
 @contextmanager
 def as_unavailable(action: str, **fields: FieldValue) -> Iterator[None]:
-    """Turns what the NATS client raises inside into Unavailable: `action` was not done."""
+    """Turn errors of the NATS client in the block into Unavailable: `action` was not done."""
     try:
         with keeping_cancellation():
             yield

@@ -1,12 +1,12 @@
-"""What the NATS library is told about a `NatsTarget`: servers, credentials and TLS.
+"""The options of the NATS library for a `NatsTarget`: servers, credentials and TLS.
 
-A credentials file holds one of three things, which its content tells apart:
+A credentials file has one of three formats, which its content determines:
 
     {"user": …, "password": …} or {"token": …}      JSON, as `anabranch up` writes it
     -----BEGIN NATS USER JWT----- …                 a `.creds` file of the tool `nsc`
     SU…                                             the seed of a user's nkey
 
-The file is read anew for every connection that opens, so that a program may outlive a change.
+Every new connection reads the file again, so that a running program uses changed credentials.
 """
 
 import importlib.util
@@ -36,7 +36,7 @@ class NatsOptions(TypedDict, total=False):
 
 
 def connect_options(target: NatsTarget) -> NatsOptions:
-    """The options. They hold secrets, so never log them.
+    """Build the options. They hold secrets, so never log them.
 
     Raises InvalidSetting if a file of the target cannot be used, CodecMissing without `nkeys`.
     """
@@ -76,7 +76,7 @@ def _add_credentials_of(file: Path, options: NatsOptions) -> None:
 
 
 def _told_in_json(text: str, file: Path) -> NatsOptions:
-    # The chain of causes ends here: the text of a JSON error may be shown, and it holds secrets.
+    # Drop the cause: the text of a JSON error may be shown, and it contains secrets.
     try:
         found = json.loads(text)
     except ValueError:
@@ -107,9 +107,9 @@ def _tls_context(files: TlsFiles) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=files.ca)
         if files.cert is not None:
-            # An empty password: an encrypted key is refused instead of asked for on the terminal.
+            # With an empty password, an encrypted key fails instead of a prompt on the terminal.
             context.load_cert_chain(files.cert, files.key, password="")
-    except OSError as error:  # SSLError is one
+    except OSError as error:  # SSLError is a subclass.
         raise InvalidSetting(
             "the TLS files for NATS cannot be used",
             remedy="check their names and permissions; they are PEM files, the key not encrypted",

@@ -1,10 +1,10 @@
 """`Leases` in Redis: one hash per number, decided by scripts under the server's own clock.
 
 A hash holds {owner, expires (Unix ms of the server), token}. All keys begin with one prefix and
-share a hash tag, so that one script may touch them all, also in a cluster. The scripts use
-commands of Redis 6.2 and believe nothing: a key of another type, fields that are no numbers, and
-a lease that would last longer than the lease time (the server's clock was set back, or somebody
-else wrote it) all count as ended, and the next `take` overwrites them.
+share a hash tag, so that one script may access them all, also in a cluster. The scripts use
+commands of Redis 6.2 and check all stored values. A key of another type, fields that are not
+numbers, and a lease that would last longer than the lease time (because the server's clock was set
+back, or a foreign program wrote it) all count as ended, and the next `take` overwrites them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -86,10 +86,10 @@ return {}
 
 
 class RedisLeases:
-    """Leases on the numbers 0 … `count` - 1 under `prefix`; nothing is sent before the first call.
+    """Leases on the numbers 0 … `count` - 1 under `prefix`. The first call connects.
 
-    `lease_s`: how long a lease lasts, the same for all who share the prefix. Raises
-    InvalidSetting for a URL that names no Redis.
+    `lease_s`: how long a lease lasts, the same for all owners that share the prefix. Raises
+    InvalidSetting if the URL does not name a Redis server.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class RedisLeases:
         await self._scripts.close()
 
     def key(self, number: int) -> str:
-        """Where the lease is kept."""
+        """The key of a lease."""
         return f"{self._prefix}:{{leases}}:{number:02d}"
 
     async def _call(self, script: str, numbers: Collection[int], *arguments: str) -> object:
-        """The script's answer. Raises Unavailable."""
+        """Run the script and return its answer. Raises Unavailable."""
         keys = [self.key(number) for number in numbers]
         return await self._scripts.call(script, keys, str(self._lease_ms), *arguments)
 

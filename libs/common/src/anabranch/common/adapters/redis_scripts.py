@@ -1,8 +1,8 @@
-"""Scripts on a Redis server: decided there, under its own clock, one call at a time each.
+"""Scripts on a Redis server, which runs each one atomically and under its own clock.
 
-A connection is used by one call at a time. A call that does not come to its end, because its
-deadline or its caller's cancellation came first, drops the connection: the late reply would
-otherwise be read as the answer to the next call. Nothing is sent before the first call.
+One call at a time uses a connection. If a call ends early, by its deadline or by its caller's
+cancellation, it drops the connection: the next call would otherwise read the late reply as its own
+answer. The first call connects.
 """
 
 import asyncio
@@ -22,8 +22,11 @@ PROTOCOL = 3
 
 
 class RedisScripts:
-    """Calls of scripts. `remedy`: what to do while the server does not answer; `idle_max`: how many
-    connections are kept for later calls. Raises InvalidSetting for a URL that names no Redis."""
+    """Calls scripts on one server.
+
+    `remedy`: the remedy of the error while the server does not answer. `idle_max`: the number of
+    connections kept for later calls. Raises InvalidSetting if the URL does not name a Redis server.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class RedisScripts:
         self._idle: list[Connection] = []
 
     async def call(self, script: str, keys: Sequence[str], *arguments: str) -> object:
-        """The script's answer. Raises Unavailable; then it may have run or not."""
+        """Run the script and return its answer. Raises Unavailable; it may then have run."""
         connection = self._idle.pop() if self._idle else self._fresh()
         try:
             async with asyncio.timeout(self._call_s_max):
@@ -67,7 +70,7 @@ class RedisScripts:
         return answer
 
     async def close(self) -> None:
-        """Drop the connections; repeatable."""
+        """Drop the connections. Repeatable."""
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.disconnect(nowait=True)
@@ -82,7 +85,7 @@ class RedisScripts:
         return connection
 
     async def _keep(self, connection: Connection) -> None:
-        """For later calls; more than some, of calls at the same time, are not needed."""
+        """Keep the connection for later calls, or drop it if `idle_max` are kept already."""
         if len(self._idle) < self._idle_max:
             self._idle.append(connection)
         else:

@@ -1,16 +1,15 @@
-"""One connection to a segment store, shared by everything in the process that talks to it.
+"""One connection to a segment store, shared by all its users in the process.
 
-Clients and stores open it alike, by TCP; a client of a gateway gives `open_connection` another
-`Dial`, which leads the same bytes through the gateway.
+Clients and stores open it by TCP. A client of a gateway passes another `Dial` to `open_connection`,
+which sends the same bytes through the gateway.
 
-Requests and replies are matched by request id, so that any number may be under way; a reply
-whose caller has gone is dropped. Replies to appends are cumulative and belong to an append
-session, so all appends of a session carry one id, `_SESSION_BIT | session`, and its listener
-gets all replies.
+Request ids match replies to requests, so any number of requests may be open; the connection drops a
+reply whose caller has gone. Replies to appends are cumulative and belong to an append session, so
+all appends of a session carry one id, `_SESSION_BIT | session`, and its listener gets all replies.
 
-A packet that cannot be read makes everything after it worthless: the connection is closed. So
-is one that stayed silent for a whole request's deadline. Closed is for ever; the pool opens a
-new one.
+After an unreadable packet nothing on the connection can be trusted, so the connection closes. It
+also closes after a silence as long as a request's deadline. A closed connection stays closed; the
+pool opens a new one.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ class ConnectionSettings:
     request_timeout_s: float = 20.0
     keep_alive_s: float = 15.0
     token: str = field(default="", repr=False)
-    """Opens connections: it travels in the `Hello`."""
+    """The token in the `Hello`, which identifies the caller."""
 
 
 class SessionListener(Protocol):
@@ -65,7 +64,7 @@ class SessionListener(Protocol):
 
 
 class SegmentStoreConnection(asyncio.Protocol):
-    """See the module. Made by `open_connection`."""
+    """A connection to one endpoint; `open_connection` creates it."""
 
     def __init__(self, endpoint: Endpoint, settings: ConnectionSettings) -> None:
         self.endpoint = endpoint
@@ -100,8 +99,8 @@ class SegmentStoreConnection(asyncio.Protocol):
     ) -> tuple[M, bytes]:
         """Send `message`, with its payload if it has one → (reply, the reply's payload).
 
-        Raises the error that the store answered, ConnectionLost when the connection broke or
-        no reply came in time (then the request may have been performed), Overloaded when too
+        Raises the error that the store answered; ConnectionLost if the connection broke or no
+        reply came in time (the store may then have performed the request); Overloaded if too
         many requests are open.
         """
         if len(self._pending) >= REQUESTS_OPEN_MAX:
@@ -143,7 +142,7 @@ class SegmentStoreConnection(asyncio.Protocol):
     # --- append sessions ------------------------------------------------------------------
 
     def open_session(self, listener: SessionListener) -> int:
-        """A session number of this connection, to be set up by a `SetupAppend` request."""
+        """Return a new session number; a `SetupAppend` request must set the session up."""
         self._last_session += 1
         self._sessions[self._last_session] = listener
         return self._last_session
@@ -211,7 +210,7 @@ class SegmentStoreConnection(asyncio.Protocol):
     # --- ending ---------------------------------------------------------------------------
 
     def abort(self, error: AnabranchError) -> AnabranchError:
-        """Close at once because of `error` → the error that all waiting callers get."""
+        """Close at once because of `error`; return the error that all waiting callers get."""
         told = error if isinstance(error, ConnectionLost) else _lost_because(error)
         self._fail(told)
         if self._transport is not None:
@@ -219,9 +218,9 @@ class SegmentStoreConnection(asyncio.Protocol):
         return told
 
     def close(self) -> None:
-        """Close on purpose; repeatable. `ended` tells when the socket is gone.
+        """Close on purpose. Repeatable. `ended` completes when the socket is gone.
 
-        Unsent bytes are dropped: a server that stopped reading must not keep us.
+        Unsent bytes are dropped, so a server that stopped reading cannot delay the end.
         """
         self._fail(ConnectionLost("the connection was closed on this side"))
         if self._transport is not None:
@@ -236,7 +235,7 @@ class SegmentStoreConnection(asyncio.Protocol):
             self._keep_alive.cancel()
         if not self.greeted.done():
             self.greeted.set_exception(error)
-            self.greeted.exception()  # the opener of the connection may have gone
+            self.greeted.exception()  # The opener may have gone.
         for replied in self._pending.values():
             if not replied.done():
                 replied.set_exception(error)
