@@ -9,20 +9,21 @@ Layout (little-endian)::
     payloads joined
     keys     joined (UTF-8)
 
-With CODEC_ZSTD one Zstandard frame stands in place of all that follows the header (`codec.py`).
-The header's sizes of columns, payloads and keys are then those before compression, and its block
-size is the stored one: events are counted, and blocks walked over, without decompressing. A block
-is compressed only if that makes it smaller, and holds at most `EVENT_SIZE_BYTES_MAX` of payloads,
-so that no event in it can be over the limit.
+With CODEC_ZSTD one Zstandard frame replaces everything after the header (`codec.py`). The header's
+sizes of columns, payloads and keys are then the sizes before compression, and its block size is the
+stored size, so readers count events and skip blocks without decompressing. A writer compresses a
+block only if that makes it smaller. A compressed block holds at most `EVENT_SIZE_BYTES_MAX` of
+payloads, so no event in it can exceed the limit.
 
-An event over `EVENT_SIZE_BYTES_MAX` is *large*: a block with FLAG_PART has no events and no
-columns, but a piece of one as its payload; readers pass over it. A block with FLAG_LARGE has one
-event, whose payload is a `LargeReference` to the parts, which lie before it in the same segment.
+An event over `EVENT_SIZE_BYTES_MAX` is *large*. A block with FLAG_PART has no events and no
+columns; its payload is a piece of a large event, and readers skip it. A block with FLAG_LARGE has
+one event, whose payload is a `LargeReference` to the parts, which lie before it in the same
+segment.
 
-Columns make Python fast: encoding is two C-level joins, decoding is one cumulative sum with
-lazy slices, and the two first columns are an Arrow binary column as they stand. The checksum
-travels from the writer to the reader unchanged, over the bytes as they are stored; the store
-verifies it before it accepts, and never decompresses.
+Columns make Python fast: encoding is two C-level joins, decoding is one cumulative sum with lazy
+slices, and lengths and payloads convert to an Arrow binary column. The checksum covers the stored
+bytes and travels from the writer to the reader unchanged. The store verifies it before it accepts a
+block, and never decompresses.
 """
 
 import struct
@@ -61,7 +62,7 @@ EVENT_SIZE_BYTES_MAX = 8 * 1024 * 1024
 PART_SIZE_BYTES_MAX = 4 * 1024 * 1024
 LARGE_EVENT_SIZE_BYTES_MAX = 1024 * 1024 * 1024
 BLOCK_SIZE_BYTES_MAX = 16 * 1024 * 1024 - 65536
-"""Room is left for the headers of packet, log operation and frame (each ≤ 16 MiB)."""
+"""Leaves room for the headers of packet, log operation and frame (each ≤ 16 MiB)."""
 
 # magic, format, flags, codec, reserved, event count, block size, columns size, payloads size,
 # keys size, writer id, first event number, base timestamp, reserved, crc
@@ -95,20 +96,20 @@ class BlockHeader:
 
     @property
     def is_part(self) -> bool:
-        """Whether it holds a piece of a large event, and no event."""
+        """Whether the block holds a piece of a large event, and so no event."""
         return bool(self.flags & FLAG_PART)
 
     @property
     def is_large(self) -> bool:
-        """Whether its one event is a reference to parts."""
+        """Whether the only event of the block is a reference to parts."""
         return bool(self.flags & FLAG_LARGE)
 
 
 @dataclass(frozen=True, slots=True)
 class LargeReference:
-    """Where the parts of a large event are in its segment, one block after another.
+    """The place of a large event's parts in its segment; they are adjacent blocks.
 
-    `offset` and `length` are of these blocks, in bytes; `size` and `crc` (CRC32C) of the event.
+    `offset` and `length` describe these blocks, in bytes; `size` and `crc` (CRC32C) the event.
     """
 
     offset: int
@@ -117,12 +118,12 @@ class LargeReference:
     crc: int
 
     def encode(self) -> bytes:
-        """The payload of a block with FLAG_LARGE."""
+        """Encode the payload of a block with FLAG_LARGE."""
         return LARGE_REFERENCE.pack(self.offset, self.length, self.size, self.crc)
 
     @classmethod
     def parse(cls, payload: bytes | memoryview) -> "LargeReference":
-        """What `encode` made. Raises CorruptBlock."""
+        """Inverse of `encode`. Raises CorruptBlock."""
         if len(payload) != LARGE_REFERENCE_SIZE_BYTES:
             raise CorruptBlock("a reference to a large event has a wrong size", size=len(payload))
         found = cls(*LARGE_REFERENCE.unpack(payload))
@@ -132,7 +133,7 @@ class LargeReference:
 
 
 def parse_header(data: bytes | memoryview, at: int = 0) -> BlockHeader:
-    """The header at `at`, its own fields checked but not the checksum.
+    """Parse the header at `at`; check its fields, but not the checksum.
 
     Raises CorruptBlock for bytes that cannot be a block, FormatTooNew for a newer format.
     """
@@ -178,7 +179,7 @@ def _sizes_agree(header: BlockHeader) -> bool:
 
 
 def _kind_right(header: BlockHeader) -> bool:
-    """Whether it has what blocks with its flags have."""
+    """Whether the sizes and the event count fit the flags."""
     if header.flags & FLAG_PART:
         return (
             header.flags == FLAG_PART
@@ -191,7 +192,7 @@ def _kind_right(header: BlockHeader) -> bool:
 
 
 def verify_block(data: bytes | memoryview, at: int = 0) -> BlockHeader:
-    """The header at `at` after checking the checksum of the whole block. Raises CorruptBlock."""
+    """Check the checksum of the block at `at`; return its header. Raises CorruptBlock."""
     header = parse_header(data, at)
     view = memoryview(data)[at : at + header.size]
     if len(view) != header.size:
@@ -205,7 +206,7 @@ def verify_block(data: bytes | memoryview, at: int = 0) -> BlockHeader:
 def block_body(data: bytes | memoryview, header: BlockHeader, at: int = 0) -> bytes | memoryview:
     """Columns, payloads and keys of the verified block at `at`, `header.body_size` bytes.
 
-    A view of `data` where they are stored plain. Raises CorruptBlock, CodecMissing.
+    A view of `data` if the block is not compressed. Raises CorruptBlock, CodecMissing.
     """
     stored = memoryview(data)[at + HEADER_SIZE_BYTES : at + header.size]
     if header.codec == CODEC_NONE:
@@ -219,8 +220,8 @@ class Block:
     Iterating yields the payloads; `keys` and `timestamps_ms` are parallel to them. A part has none;
     the event of a block with FLAG_LARGE is the reference.
 
-    A compressed block is decompressed by `open`, or when something of it is first asked for, so
-    that blocks that wait to be read cost what they are stored in.
+    `open`, or the first access to the events, decompresses a compressed block, so that waiting
+    blocks take no more memory than their stored size.
     """
 
     __slots__ = ("_body", "_data", "_offsets", "header")
@@ -252,7 +253,7 @@ class Block:
         return self._body
 
     def _bounds(self) -> list[int]:
-        """Where each event begins in the body, and the end of the last one."""
+        """The start of each event in the body, and the end of the last one."""
         self.open()
         if not self._offsets:
             lengths = self._column("I", 0, 4)
@@ -281,13 +282,13 @@ class Block:
         return [data[a:b] for a, b in zip(bounds[start:], bounds[start + 1 :], strict=False)]
 
     def part(self) -> bytes | memoryview:
-        """The piece of a large event that a part holds. Raises CorruptBlock, CodecMissing."""
+        """The piece of a large event in a part. Raises CorruptBlock, CodecMissing."""
         assert self.header.is_part
         self.open()
         return self._body
 
     def put_event(self, event: bytes) -> None:
-        """Of a block with FLAG_LARGE: be as if the event were in it, instead of the reference.
+        """Replace the reference in a block with FLAG_LARGE by the event itself.
 
         The header's `size` stays that of the stored block.
         """
@@ -301,7 +302,7 @@ class Block:
         self.header = replace(header, flags=flags, payloads_size=len(event))
 
     def keys(self) -> list[bytes | None]:
-        """The routing keys, None where an event has none. Raises CorruptBlock."""
+        """The routing keys; None for an event without a key. Raises CorruptBlock."""
         if not self.header.flags & FLAG_KEYS:
             return [None] * self.header.event_count
         self.open()
@@ -319,7 +320,7 @@ class Block:
         return keys
 
     def timestamps_ms(self) -> list[int]:
-        """Event times, or the block's base timestamp for each event without a column."""
+        """The event times; without that column, the block's base timestamp for each event."""
         if not self.header.flags & FLAG_TIMESTAMPS:
             return [self.header.base_timestamp_ms] * self.header.event_count
         self.open()
@@ -327,7 +328,7 @@ class Block:
 
 
 def is_part(payload: bytes | memoryview) -> bool:
-    """Whether an append that was checked holds a piece of a large event, and so no event."""
+    """Whether a verified append holds a piece of a large event, and so no event."""
     return (
         len(payload) > HEADER_SIZE_BYTES
         and bool(payload[_FLAGS_AT] & FLAG_PART)
@@ -336,7 +337,7 @@ def is_part(payload: bytes | memoryview) -> bool:
 
 
 def count_events(data: bytes | memoryview) -> tuple[int, int]:
-    """(blocks, events) of a run of whole blocks, each verified. Raises CorruptBlock."""
+    """Verify a run of whole blocks; return (blocks, events). Raises CorruptBlock."""
     at = blocks = events = 0
     while at < len(data):
         header = verify_block(data, at)

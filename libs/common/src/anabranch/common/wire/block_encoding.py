@@ -1,4 +1,4 @@
-"""How a writer makes blocks: events and columns to bytes. The layout is in `block`."""
+"""Encodes events and columns as blocks, in the layout that `block` describes."""
 
 import struct
 from array import array
@@ -38,10 +38,10 @@ def encode_block(
     zstd_level: int | None = None,
     flags: int = 0,
 ) -> bytes:
-    """One block of 1 … n events; keys and timestamps, if given, have one item per event.
+    """Encode one block of 1 … n events; keys and timestamps, if given, have one item per event.
 
-    `zstd_level`: compress with this level if that makes the block smaller. `flags`: FLAG_LARGE or
-    none. Raises EventTooLarge, InvalidRequest, CodecMissing.
+    `zstd_level`: compress with this level if that makes the block smaller. `flags`: FLAG_LARGE
+    or 0. Raises EventTooLarge, InvalidRequest, CodecMissing.
     """
     if not events:
         raise InvalidRequest("a block needs at least one event")
@@ -70,10 +70,10 @@ def encode_block(
 
 @dataclass(frozen=True, slots=True)
 class BlockColumns:
-    """What a block holds, as it is stored: see `block`. `payloads` in any number of pieces.
+    """The columns of a block in their stored form; `payloads` in any number of pieces.
 
-    Without keys `key_lengths`, and without timestamps `timestamps`, are empty. The caller
-    has checked the sizes of events and keys.
+    Without keys, `key_lengths` is empty; without timestamps, `timestamps` is. The caller has
+    checked the sizes of events and keys.
     """
 
     lengths: bytes
@@ -92,7 +92,7 @@ def encode_columns(
     zstd_level: int | None = None,
     flags: int = 0,
 ) -> bytes:
-    """One block of these columns, as `encode_block`. Raises InvalidRequest, CodecMissing."""
+    """Encode one block of these columns, as `encode_block`. Raises InvalidRequest, CodecMissing."""
     lengths, key_lengths, stamps = content.lengths, content.key_lengths, content.timestamps
     flags |= (FLAG_KEYS if key_lengths else 0) | (FLAG_TIMESTAMPS if stamps else 0)
     body = b"".join([lengths, key_lengths, stamps, *content.payloads, content.keys])
@@ -122,7 +122,7 @@ def encode_part(
     base_timestamp_ms: int,
     zstd_level: int | None = None,
 ) -> bytes:
-    """The `number`-th part of a large event, from 1; at most `PART_SIZE_BYTES_MAX`, not empty."""
+    """Encode part `number` (from 1) of a large event; 1 … `PART_SIZE_BYTES_MAX` bytes."""
     assert 0 < len(piece) <= PART_SIZE_BYTES_MAX
     return encode_columns(
         BlockColumns(b"", [piece]),
@@ -135,7 +135,7 @@ def encode_part(
 
 
 def _key_lengths(keys: Sequence[bytes | None], stored: Sequence[bytes]) -> "array[int]":
-    """One length per event; `stored`: the keys without None, all of them if there is none."""
+    """The column of key lengths; `stored` are the keys without the None items."""
     sizes = array("I", map(len, stored))
     longest = max(sizes)
     if longest > KEY_SIZE_BYTES_MAX:

@@ -1,10 +1,10 @@
-"""Codecs of blocks: how what follows a block's header is stored.
+"""Codecs of blocks: the encodings of the bytes after a block's header.
 
     0  plain
     1  one Zstandard frame that states the size of its content
 
-What comes from outside is never trusted with memory: the frame's stated size must be the one
-that the caller expects before anything is allocated, and its window is bounded.
+Bytes from outside cannot cause large allocations: before it allocates memory, the decoder checks
+that the frame states the size that the caller expects, and it bounds the window.
 """
 
 from anabranch.common.errors import CodecMissing, CorruptBlock
@@ -15,14 +15,14 @@ CODECS = (CODEC_NONE, CODEC_ZSTD)
 
 ZSTD_LEVEL_DEFAULT = 1
 ZSTD_LEVEL_MAX = 19
-"""Beyond it a compressor needs hundreds of MiB."""
+"""Above this level a compressor needs hundreds of MiB."""
 _WINDOW_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
 Buffer = bytes | memoryview
 
 
 def require_zstd() -> None:
-    """Raises CodecMissing where the library is not installed: services need none of it."""
+    """Raise CodecMissing if the library, which services do not need, is not installed."""
     try:
         import zstandard  # noqa: F401
     except ImportError as error:
@@ -30,7 +30,7 @@ def require_zstd() -> None:
 
 
 def compress_zstd(body: bytes, level: int) -> bytes:
-    """`body` as one frame; `level` from 1 (fast) to 19. Raises CodecMissing."""
+    """Compress `body` to one frame; `level` from 1 (fast) to 19. Raises CodecMissing."""
     assert 1 <= level <= ZSTD_LEVEL_MAX
     require_zstd()
     import zstandard
@@ -39,7 +39,7 @@ def compress_zstd(body: bytes, level: int) -> bytes:
 
 
 def decompress_zstd(frame: Buffer, size: int) -> bytes:
-    """The `size` bytes that exactly one frame holds. Raises CorruptBlock, CodecMissing."""
+    """Decompress exactly one frame of `size` bytes. Raises CorruptBlock, CodecMissing."""
     require_zstd()
     import zstandard
 

@@ -1,17 +1,17 @@
-"""What a store checks in a block beyond its checksum, so that readers can read what it stored.
+"""Checks of a block beyond its checksum, so that readers can read every stored block.
 
-A checksum tells that a block is as its writer made it, not that the writer made it well. A block
-whose lengths do not add up would be refused by every reader for ever, so the store refuses it at
-the door. `check_contents` finds what `Block` and Spark would refuse:
+A right checksum shows that a block is as its writer sent it, not that the writer encoded it
+correctly. Every reader would refuse a block whose lengths do not add up, so the store refuses it at
+the append. `check_contents` finds the faults that `Block` and Spark would refuse:
 
     plain       lengths and key lengths add up to the header's sizes, keys are UTF-8,
                 a reference to a large event agrees with itself
-    compressed  the frame's header states the size that the block's header does; what only
-                decompressing can tell is left to the reader, because a store never decompresses
+    compressed  the frame's header and the block's header state the same size; the reader finds
+                faults inside the frame, because a store never decompresses
 
-The store has no NumPy and blocks hold up to millions of events, so nothing here costs Python code
-per event: of events that have one size, as they often do, the lengths are compared, otherwise their
-bytes are added up by `zlib.adler32`, the one function of the standard library that adds up bytes
+The store has no NumPy, and a block holds up to millions of events, so nothing here runs Python code
+per event. If all events have one size, as they often do, the check compares the lengths. Otherwise
+it sums their bytes with `zlib.adler32`, the only function of the standard library that sums bytes
 in C.
 """
 
@@ -32,20 +32,20 @@ from anabranch.common.wire.block import (
 from anabranch.common.wire.codec import CODEC_NONE
 
 _SUMMED_AS_NUMBERS_MAX = 64
-"""So few are added up faster as integers."""
+"""Up to this number of items, a sum of integers is faster."""
 _ADLER_BYTES_MAX = 256
-"""So many bytes of 255 add up to less than 65,521, from where on `adler32` begins anew."""
+"""This many bytes of 255 add up to less than 65,521, at which `adler32` wraps around."""
 _NO_KEY_BYTES = NO_KEY.to_bytes(2, "little")
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_HEADER_SIZE_BYTES_MAX = 14
-"""Without a dictionary: magic, descriptor, window, content size."""
+"""The size of magic, descriptor, window and content size, without a dictionary."""
 
 
 def check_contents(header: BlockHeader, block: bytes) -> None:
-    """See that what follows the header of a verified block is what readers expect.
+    """Check that readers can read the content of a verified block.
 
-    Raises MalformedBlock. `block` is the whole block as it is stored.
+    Raises MalformedBlock. `block` is the whole stored block.
     """
     if header.codec != CODEC_NONE:
         _check_frame(header, block)
@@ -74,13 +74,13 @@ def _sum_bytes(data: bytes) -> int:
         return 0
     starts = range(0, len(data), _ADLER_BYTES_MAX)
     sums = sum([adler32(data[at : at + _ADLER_BYTES_MAX]) & 0xFFFF for at in starts])
-    return sums - len(starts)  # each begins at 1
+    return sums - len(starts)  # Each sum starts at 1.
 
 
 def _check_keys(header: BlockHeader, block: bytes, at: int) -> None:
     column = block[at : at + 2 * header.event_count]
     size = sum_column(column, 2)
-    if _NO_KEY_BYTES in column:  # perhaps only across two sizes
+    if _NO_KEY_BYTES in column:  # The match may lie across two sizes.
         size -= NO_KEY * array("H", column).count(NO_KEY)
     if size != header.keys_size:
         raise MalformedBlock("a block's key lengths do not add up", events=header.event_count)
@@ -90,7 +90,7 @@ def _check_keys(header: BlockHeader, block: bytes, at: int) -> None:
 
 
 def _each_utf8(keys: bytes, sizes: "array[int]") -> bool:
-    """Whether the joined keys are UTF-8, and none begins within a character."""
+    """Whether the joined keys are UTF-8, and each begins at a character."""
     try:
         keys.decode()
     except UnicodeDecodeError:
@@ -119,11 +119,11 @@ def _check_frame(header: BlockHeader, block: bytes) -> None:
 
 
 def _stated_size(head: bytes) -> int | None:
-    """The size of the content that a Zstandard frame states (RFC 8878, 3.1.1.1); None if it
-    states none, needs a dictionary, or is no frame."""
+    """The content size that a Zstandard frame states (RFC 8878, 3.1.1.1); None if it states
+    none, needs a dictionary, or is not a frame."""
     if not head.startswith(_ZSTD_MAGIC):
         return None
-    head = head.ljust(_ZSTD_HEADER_SIZE_BYTES_MAX, b"\0")  # a frame may be shorter
+    head = head.ljust(_ZSTD_HEADER_SIZE_BYTES_MAX, b"\0")  # A frame may be shorter.
     descriptor = head[4]
     single_segment, form = descriptor & 0x20, descriptor >> 6
     if descriptor & 0x0B or not (form or single_segment):

@@ -1,7 +1,7 @@
-"""What the MessagePack decoder raises for bytes that are no message of the wanted shape.
+"""The errors of the MessagePack decoder for bytes that are not a message of the expected shape.
 
-It documents only the first. Text that is not UTF-8, and nesting deeper than the interpreter's
-stack, come as Python's own errors; whoever decodes bytes from outside must be ready for all.
+msgspec documents only the first. Text that is not UTF-8, and nesting deeper than the interpreter's
+stack, raise Python's own errors; code that decodes bytes from outside must catch all of them.
 """
 
 import msgspec

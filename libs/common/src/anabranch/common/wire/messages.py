@@ -1,9 +1,9 @@
-"""The messages that packets carry, their kinds, and how they are encoded.
+"""The messages in packets, their kinds, and their encoding.
 
 A message is a msgspec struct encoded as a MessagePack map, so that fields can be added:
-unknown fields are ignored, new ones have defaults. Bulk bytes are never inside a message but
-in the packet's payload. The messages themselves are defined in `message` (their common base),
-`requests` and `replies`; users import them from here.
+receivers ignore unknown fields, and new fields have defaults. Bulk bytes are never inside a message
+but in the packet's payload. `message` (the common base), `requests` and `replies` define the
+messages; users import them from here.
 """
 
 from typing import TypeVar
@@ -123,7 +123,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS = {kind: msgspec.msgpack.Decoder(message) for kind, message in KINDS.items()}
 
 FAILED_TEXT_LENGTH_MAX = 2048
-"""Characters of each text in a Failed, so that it fits in a packet whatever was asked."""
+"""Characters of each text in a Failed, so that it fits in a packet after any request."""
 
 M = TypeVar("M", bound=Message)
 
@@ -131,12 +131,12 @@ M = TypeVar("M", bound=Message)
 def encode_message(
     message: Message, request_id: int, payload: bytes | memoryview = b""
 ) -> list[bytes | memoryview]:
-    """The message in a packet, as buffers to be written in order."""
+    """Encode the message in a packet, as buffers to write in order."""
     return encode_packet(_KIND_OF[type(message)], request_id, _ENCODER.encode(message), payload)
 
 
 def decode_message(packet: Packet) -> Message:
-    """The packet's message. Raises BadPacket for an unknown kind or a malformed message."""
+    """Decode the message. Raises BadPacket for an unknown kind or a malformed message."""
     decoder = _DECODERS.get(packet.kind)
     if decoder is None:
         raise BadPacket("a packet has an unknown kind", kind=packet.kind)
@@ -151,7 +151,7 @@ def _told(value: errors.FieldValue) -> errors.FieldValue:
 
 
 def failed(error: errors.AnabranchError, session: int = 0) -> Failed:
-    """The reply that carries `error`; a caller's own long words come back cut."""
+    """The reply that carries `error`; it cuts long texts of the caller."""
     return Failed(
         code=error.code,
         message=error.message[:FAILED_TEXT_LENGTH_MAX],

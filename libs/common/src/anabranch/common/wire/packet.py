@@ -1,4 +1,4 @@
-"""The packet: how requests and replies travel on a TCP connection.
+"""The packet: the frame of requests and replies on a TCP connection.
 
 Layout (little-endian)::
 
@@ -7,12 +7,12 @@ Layout (little-endian)::
     u8  flags         reserved, 0
     u16 meta size     bytes of the message, encoded as MessagePack
     u64 request id    chosen by the client, repeated by the reply
-    u32 payload CRC   CRC32C of the payload (0 when there is none)
+    u32 payload CRC   CRC32C of the payload (0 without a payload)
     u32 header CRC    CRC32C of the 20 bytes before it and of the message
     message, payload
 
-Both sides send a `Hello` first. A length over the limit or a checksum that does not match is
-a `BadPacket`; the connection is closed, because nothing after it can be trusted.
+Both sides send a `Hello` first. A length over the limit or a wrong checksum raises `BadPacket`; the
+receiver closes the connection, because nothing after it can be trusted.
 """
 
 import struct
@@ -36,7 +36,7 @@ META_SIZE_BYTES_MAX = 65535
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet, checksums verified; `meta` is still encoded."""
+    """One packet with verified checksums; `meta` is the encoded message."""
 
     kind: int
     request_id: int
@@ -47,7 +47,7 @@ class Packet:
 def encode_packet(
     kind: int, request_id: int, meta: bytes, payload: bytes | memoryview = b""
 ) -> list[bytes | memoryview]:
-    """The packet as buffers to be written in order (the payload is not copied)."""
+    """Encode the packet as buffers to write in order, without a copy of the payload."""
     assert len(meta) <= META_SIZE_BYTES_MAX
     length = HEADER_SIZE_BYTES - _LENGTH_SIZE_BYTES + len(meta) + len(payload)
     start = _HEADER_START.pack(
@@ -58,13 +58,13 @@ def encode_packet(
 
 
 PARTS_MAX = 1024
-"""Of an unfinished packet: a peer that sends byte by byte shall not cost more than its bytes."""
+"""The most pieces of an unfinished packet, which bounds the cost of byte-by-byte senders."""
 
 
 class PacketParser:
     """Turns received bytes into packets. Sans I/O; one per connection and direction.
 
-    What comes is kept as it came until a packet is complete, and then joined once.
+    The parser keeps received buffers until a packet is complete, and then joins them once.
     """
 
     __slots__ = ("_needed", "_parts", "_size")
@@ -75,7 +75,7 @@ class PacketParser:
         self._needed = HEADER_SIZE_BYTES
 
     def feed(self, data: bytes | memoryview) -> Iterator[Packet]:
-        """Packets completed by `data`. Raises BadPacket; the parser is unusable afterwards."""
+        """The packets that `data` completes. After BadPacket the parser is unusable."""
         parts = self._parts
         parts.append(data if type(data) is bytes else bytes(data))
         self._size += len(data)
@@ -97,7 +97,7 @@ class PacketParser:
             at += size
         self._size = len(view) - at
         rest = view[at:]
-        # A small rest is copied, or it would hold all that came with it for as long as it waits.
+        # Copy a small rest; a view would keep the whole received buffer alive while it waits.
         self._parts = [rest if 4 * self._size >= len(data) else bytes(rest)] if self._size else []
         following = _packet_size(view, at) if self._size >= HEADER_SIZE_BYTES else 0
         self._needed = following or HEADER_SIZE_BYTES
@@ -110,9 +110,9 @@ class PacketParser:
 
     @property
     def unfinished_size_bytes(self) -> int:
-        """How large the unfinished packet will be; a header's size while its header is on its way.
+        """The final size of the unfinished packet; a header's size until its header is complete.
 
-        Known as soon as `feed` has had the whole header.
+        It is known as soon as `feed` has received the whole header.
         """
         return self._needed
 
