@@ -1,13 +1,13 @@
 """Blocks of a segment → Arrow record batches, without a Python object per event.
 
     event          the payload
-    routing_key    null where the event has none
-    event_time     as its writer said, else when its block was written
+    routing_key    null for an event without a key
+    event_time     the writer's event time, otherwise the time of its block
     segment        full name
-    offset, index  the event's position: byte offset of its block, place within the block
+    offset, index  the event's position: byte offset of its block, index within the block
 
-Small blocks are joined into batches of about 1 MiB; the payloads of a larger block are not copied.
-Every block's checksum is verified. Compressed blocks are decompressed one batch at a time.
+The module joins small blocks into batches of about 1 MiB, and does not copy the payloads of larger
+ones. It verifies every block's checksum, and decompresses blocks one batch at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,11 +38,11 @@ SCHEMA = pa.schema(
 def record_batches(
     segment: str, data: bytes, offset: int, *, skip: int = 0, keep: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """The events of whole blocks, `data`, that lie at `offset` of the segment.
+    """Yield the events of whole blocks, `data`, that lie at `offset` of the segment.
 
-    The first `skip` events are left out, and of the last block all but the first `keep` (0: none
-    is). Parts of large events are passed over. Raises CorruptBlock, FormatTooNew, CodecMissing, and
-    EventTooLarge for the large event itself.
+    Omits the first `skip` events and, of the last block, the events after the first `keep` (0:
+    omits none). Skips parts of large events. Raises CorruptBlock, FormatTooNew, CodecMissing, and
+    EventTooLarge for a large event itself.
     """
     for blocks in _groups(segment, data, offset):
         columns = _columns(blocks)
@@ -54,13 +54,13 @@ def record_batches(
         for start in range(first, end, BATCH_ROWS_MAX):
             rows = min(BATCH_ROWS_MAX, end - start)
             part = {name: column.slice(start, rows) for name, column in columns.items()}
-            # Made per batch: for all rows of a large block it would be beyond what Arrow can count.
+            # Per batch: for all rows of a large block it would exceed Arrow's 32-bit offsets.
             part["segment"] = _repeated(segment.encode(), rows)
             yield pa.RecordBatch.from_arrays([part[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[PlacedBlock]]:
-    """Runs of blocks that make one batch."""
+    """Yield runs of blocks, each of which becomes one batch."""
     view = memoryview(data)
     at = rows = size = 0
     group: list[PlacedBlock] = []
@@ -87,7 +87,7 @@ def _groups(segment: str, data: bytes, offset: int) -> Iterator[list[PlacedBlock
 
 
 def _columns(blocks: Sequence[PlacedBlock]) -> dict[str, pa.Array]:
-    """By name, all columns but `segment`."""
+    """All columns but `segment`, by name."""
     columns = columns_of(blocks)
     return {
         "event": columns.event,
@@ -99,7 +99,7 @@ def _columns(blocks: Sequence[PlacedBlock]) -> dict[str, pa.Array]:
 
 
 def _repeated(text: bytes, rows: int) -> pa.Array:
-    """As `pa.repeat`, which would import pandas first: a second or two in every task."""
+    """Do as `pa.repeat`, which would first import pandas: a second or two in every task."""
     offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(len(text)))
     return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(text * rows)])
 

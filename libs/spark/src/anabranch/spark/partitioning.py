@@ -1,9 +1,9 @@
-"""Which bytes each task reads (pure).
+"""Divides the bytes of a read among tasks. Pure.
 
-What is to be read is a list of pieces: runs of bytes of segments, in an order that is kept. They
-are laid end to end and divided evenly among as few tasks as the target size and the wanted
-minimum allow, because a task costs some 30 ms whatever it reads. A piece that lies across a
-dividing line is cut at the append boundaries near it that its source knows.
+A read is a list of pieces, runs of bytes of segments, whose order is kept. The module lays them end
+to end and divides them evenly among as few tasks as the target size and the requested minimum
+allow, because even a small task costs some 30 ms. A piece that lies across a dividing line is cut
+at append boundaries near it that its source knows.
 """
 
 from bisect import bisect_left
@@ -18,8 +18,8 @@ from anabranch.common.tier2.state import TieredExtent
 class Piece:
     """Bytes [start, end) of a segment, both append boundaries.
 
-    The first `skip` events are left out; `keep`: only so many events of the last block count,
-    from its start (0: all of them). `extent` holds the bytes; None: ask the segment's store.
+    `skip`: the number of events to omit at the start. `keep`: the number of events to read of the
+    last block (0: all). `extent` holds the bytes; None: the segment's store has them.
     """
 
     segment: str
@@ -35,22 +35,22 @@ class Piece:
 
 
 Partition = tuple[Piece, ...]
-"""What one task reads, in order."""
+"""The pieces that one task reads, in order."""
 
 PARTITION_BYTES_MIN = 1024 * 1024
-"""Less is not worth a task of its own, unless it is asked for."""
+"""A smaller partition does not get its own task unless `min_partitions` demands it."""
 
 
 def partition_count(
     size: int, *, target_bytes: int, min_partitions: int | None, parallelism: int
 ) -> int:
-    """Into how many partitions to divide `size` bytes, ≥ 1."""
+    """The number of partitions for `size` bytes, ≥ 1."""
     worthwhile = min(parallelism, size // PARTITION_BYTES_MIN)
     return max(1, -(-size // target_bytes), min_partitions or worthwhile)
 
 
 def dividing_lines(pieces: Sequence[Piece], count: int) -> dict[int, list[int]]:
-    """By the piece's place: the offsets inside it where the next of `count` partitions begins."""
+    """The offsets at which the next of `count` partitions begins, by the piece's index."""
     starts = _starts(pieces)
     lines: dict[int, list[int]] = {}
     for partition in range(1, count):
@@ -64,11 +64,11 @@ def dividing_lines(pieces: Sequence[Piece], count: int) -> dict[int, list[int]]:
 def pack(
     pieces: Sequence[Piece], boundaries: Mapping[int, Sequence[int]], count: int
 ) -> list[Partition]:
-    """Every byte of the pieces in one of at most `count` partitions, in order.
+    """Put every byte of the pieces into one of at most `count` partitions, in order.
 
-    `boundaries`, by the piece's place: ascending append boundaries at which it may be cut. What
-    lies between two of them goes where its first byte goes, so a partition is longer than an
-    even share by less than one such stretch.
+    `boundaries`: by the piece's index, ascending append boundaries at which it may be cut. The
+    bytes between two boundaries go where the first of them goes, so a partition exceeds an even
+    share by less than one such stretch.
     """
     starts = _starts(pieces)
     packed: list[list[Piece]] = [[] for _ in range(count)]
@@ -95,6 +95,6 @@ def _part(piece: Piece, start: int, end: int) -> Piece:
 
 
 def _starts(pieces: Sequence[Piece]) -> list[int]:
-    """Where each piece starts when they are laid end to end, and where the last one ends."""
+    """The start of each piece if they are laid end to end, and the end of the last one."""
     assert all(piece.size > 0 for piece in pieces)
     return list(accumulate((piece.size for piece in pieces), initial=0))

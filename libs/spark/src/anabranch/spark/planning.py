@@ -1,4 +1,4 @@
-"""From options to partitions: what of each segment is wanted, and how it is divided."""
+"""Plans a read: selects the bytes of each segment and divides them into partitions."""
 
 from anabranch.common.errors import InvalidPosition, InvalidRequest, SegmentTruncated
 from anabranch.spark.options import Bound, ReadOptions
@@ -15,9 +15,9 @@ from anabranch.spark.ports import SegmentBounds, SegmentSource, StreamBounds
 async def plan_read(
     source: SegmentSource, bounds: StreamBounds, options: ReadOptions, parallelism: int
 ) -> list[Partition]:
-    """The partitions; none when there is nothing to read.
+    """Return the partitions; none if the read is empty.
 
-    Raises InvalidRequest for positions that are none, SegmentTruncated.
+    Raises InvalidRequest or InvalidPosition for invalid positions, SegmentTruncated.
     """
     _check_names(bounds, options)
     wanted = [await _wanted(source, segment, options) for segment in bounds.segments]
@@ -52,7 +52,7 @@ def _check_names(bounds: StreamBounds, options: ReadOptions) -> None:
 async def _wanted(
     source: SegmentSource, segment: SegmentBounds, options: ReadOptions
 ) -> Piece | None:
-    """The segment's events from `start` on and before `end`; None when there are none."""
+    """The segment's events from `start` on and before `end`; None without such events."""
     start = await _normalised(source, segment, _place(segment, options.start, "head"))
     end = await _normalised(source, segment, _place(segment, options.end, "tail"))
     if start >= end:
@@ -103,8 +103,10 @@ def _check_inside(segment: SegmentBounds, place: tuple[int, int]) -> None:
 async def _normalised(
     source: SegmentSource, segment: SegmentBounds, place: tuple[int, int]
 ) -> tuple[int, int]:
-    """The same place; behind a block's last event it is the next block. Raises InvalidRequest,
-    InvalidPosition, SegmentTruncated."""
+    """Normalise a position: after a block's last event it is the start of the next block.
+
+    Raises InvalidRequest, InvalidPosition, SegmentTruncated.
+    """
     _check_inside(segment, place)
     offset, index = place
     if index == 0:

@@ -1,7 +1,7 @@
-"""What Spark's workers run: planning in one, reading a partition in each of the others.
+"""The functions that Spark's workers run: one plans, and the others read a partition each.
 
-Spark calls plain functions; each call here has an event loop of its own, which runs only while
-something is awaited. Nothing outlives a call.
+Spark calls plain functions. Each call here has an event loop of its own, which runs only while the
+call waits. Nothing outlives a call.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """An event loop that runs as long as it is waited for.
+    """An event loop that runs only during `run`.
 
-    Results go by a list: in the main thread a Runner has the text of a finished task made when it
-    restores the handler of Ctrl-C, and with it that of a result of many megabytes.
+    Results are passed in a list, not as the task's result: in the main thread a Runner formats the
+    finished task when it restores the handler of Ctrl-C, and a result may have many megabytes.
     """
 
     def __init__(self, runner: asyncio.Runner) -> None:
@@ -44,7 +44,7 @@ class _Loop:
 
 
 def plan(options: ReadOptions) -> tuple[int, list[Partition]]:
-    """The stream's incarnation, and what to read of it."""
+    """Return the stream's incarnation and the partitions to read."""
     with _opened(options) as (loop, source):
         bounds = loop.run(source.bounds())
         parallelism = len(os.sched_getaffinity(0))
@@ -52,7 +52,7 @@ def plan(options: ReadOptions) -> tuple[int, list[Partition]]:
 
 
 def read(options: ReadOptions, incarnation: int, partition: Partition) -> Iterator[pa.RecordBatch]:
-    """The events of a partition, in order. Raises unless all that was planned was there."""
+    """Yield the events of a partition, in order. Raises PlanOutdated if planned data is gone."""
     with _opened(options) as (loop, source):
         for piece in partition:
             yield from _read_piece(loop, source, piece)
@@ -85,7 +85,7 @@ def _opened(options: ReadOptions) -> Iterator[tuple[_Loop, SegmentSource]]:
 
 
 async def _open(options: ReadOptions) -> SegmentSource:
-    # Every task is a process of its own, and imports only what it needs.
+    # Every task is a process of its own and imports only the modules that it needs.
     place = options.place
     if isinstance(place, str):
         from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only

@@ -1,7 +1,7 @@
 """Spark sessions for scripts, tests and pipelines: local ones, and the one of `spark-submit`.
 
-A local session is a Java process beside this one, reachable from this machine alone. All that Spark
-writes besides results goes into a temporary directory, which `stop` removes with the process.
+A local session is a separate Java process, reachable only from this machine. Spark writes all files
+but results into a temporary directory, which is removed at the end of the session.
 """
 
 import os
@@ -38,7 +38,7 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 @contextmanager
 def open_session(app_name: str, *, quick: bool = False) -> Iterator[SparkSession]:
-    """The session of `spark-submit` if it runs this program, else a local one."""
+    """The session of `spark-submit` if it runs this program, otherwise a local one."""
     if _SUBMITTED not in os.environ:
         with local_session(app_name, quick=quick) as session:
             yield session
@@ -58,10 +58,10 @@ def local_session(
     log_level: str = "error",
     quick: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session on all processors of this machine; `settings` are Spark's and win over ours.
+    """A session on all processors of this machine; Spark's `settings` override the defaults.
 
-    `quick` is for work of a minute or less: Java then spends no time on compiling for the long run.
-    One at a time in a process. Raises BinaryNotFound without Java 17 or newer, Unavailable while
+    `quick` is for work of a minute or less: Java then compiles less. A process can have one session
+    at a time. Raises BinaryNotFound without Java 17 or newer, Unavailable while
     another session is open.
     """
     if SparkSession.getActiveSession() is not None:
@@ -106,7 +106,7 @@ def _defaults(directory: Path, *, quick: bool) -> dict[str, str]:
 
 @contextmanager
 def _environment(directory: Path) -> Iterator[None]:
-    """What Spark's launcher and its workers read from the environment, put back afterwards."""
+    """Set the environment of Spark's launcher and workers; restore it afterwards."""
     wanted = {
         "JAVA_HOME": str(
             find_java_home(os.environ, directory, which=shutil.which, version_of=java_version)
@@ -142,7 +142,7 @@ def _stop(session: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if process is None:
         return
-    process.stdin.close()  # the launcher takes this as the end of its parent
+    process.stdin.close()  # The launcher treats this as the end of its parent.
     try:
         process.wait(STOP_SECONDS_MAX)
     except subprocess.TimeoutExpired:

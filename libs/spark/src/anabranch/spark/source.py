@@ -1,7 +1,7 @@
-"""`spark.read.format("anabranch")`: the data source as Spark knows it.
+"""`spark.read.format("anabranch")`: the data source with Spark's interface.
 
-Spark imports this in every session, whether or not a stream is read: what reading needs is imported
-when it is needed.
+Spark imports this module in every session, even if no stream is read. The module therefore imports
+the code for reading only when it reads.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ SCHEMA = StructType(
 
 
 class AnabranchDataSource(DataSource):
-    """Streams of Anabranch; docs/spark.md has the options and columns."""
+    """Reads streams of Anabranch; docs/spark.md lists the options and columns."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ class AnabranchDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> "StreamReader":
-        """Raises Invalid errors for options that cannot be meant."""
+        """Parse the options and return a reader. Raises Invalid errors."""
         from anabranch.common.errors import InvalidRequest
         from anabranch.spark.options import parse_options
 
@@ -71,7 +71,7 @@ class ReadPartition(InputPartition):
 
 
 class StreamReader(DataSourceReader):
-    """A batch read: what there is when it is planned."""
+    """A batch read of the events that exist when it is planned."""
 
     def __init__(self, options: "ReadOptions") -> None:
         self._options = options
@@ -86,14 +86,14 @@ class StreamReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         from anabranch.spark.reading import read
 
-        if isinstance(partition, ReadPartition):  # Spark makes one up when there is none
+        if isinstance(partition, ReadPartition):  # An empty plan gets one of Spark's own.
             with told_to_users():
                 yield from read(self._options, partition.incarnation, partition.pieces)
 
 
 @contextmanager
 def told_to_users() -> Iterator[None]:
-    """Spark shows an error's text alone, so the remedy becomes a part of it."""
+    """Add the remedy to an error's text, because Spark shows only the text."""
     from anabranch.common.errors import AnabranchError
 
     try:

@@ -1,4 +1,4 @@
-"""A stream from the stores, over the client's connections: all that is acknowledged."""
+"""Reads a stream from the stores, over the client's connections: all acknowledged events."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from anabranch.spark.ports import SegmentBounds, StreamBounds
 
 
 class StoreSource:
-    """Implements `ports.SegmentSource`. Owns `client`, which need not be entered."""
+    """Implements `ports.SegmentSource`. Owns `client`, which the caller need not enter."""
 
     def __init__(self, client: Client, stream: StreamRef) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class StoreSource:
         self._lengths: dict[str, int] = {}
 
     async def bounds(self) -> StreamBounds:
-        """See the port: all segments from the head on; reading ends at the tail of this moment."""
+        """See the port: all segments from the head to the present tail."""
         listed = await self._ranges.segments(self._stream)
         found: list[SegmentBounds] = []
         for run in await self._ranges.runs(self._stream):
@@ -45,7 +45,7 @@ class StoreSource:
         raise InvalidRequest("no block starts at the position", segment=segment, offset=offset)
 
     def pieces(self, piece: Piece) -> Sequence[Piece]:
-        """See the port: a store answers for the whole of a segment."""
+        """See the port: a store holds its segment in one piece."""
         return (piece,)
 
     async def boundaries(self, piece: Piece, near: Sequence[int]) -> Sequence[int]:
@@ -53,11 +53,11 @@ class StoreSource:
         return [await self._ranges.boundary(piece.segment, at) for at in near]
 
     async def read(self, piece: Piece, offset: int) -> bytes:
-        """See the port: about 4 MiB. Raises PlanOutdated if the segment is not as long."""
+        """See the port: returns about 4 MiB. Raises PlanOutdated if the segment is shorter."""
         return await self._ranges.read(piece.segment, offset, piece.end)
 
     async def confirm(self, incarnation: int) -> None:
-        """See the port: a stream that was deleted and created again has other events."""
+        """See the port: a stream that was deleted and recreated has other events."""
         listed = await self._ranges.segments(self._stream)
         if listed.incarnation != incarnation:
             raise PlanOutdated(

@@ -1,10 +1,10 @@
-"""A stream straight from tier 2: no store, no controller and no NATS need to run.
+"""Reads a stream from tier 2 alone: no store, controller or NATS server needs to run.
 
-    what controllers told of the stream ──► its segments ──► container of each ──► its highest
-    manifest ──► catalog ──► extents ──► pieces of chunks, verified when they are read
+    the controllers' description of the stream ──► its segments ──► container of each ──► its
+    highest manifest ──► catalog ──► extents ──► pieces of chunks, verified when they are read
 
-A segment that no manifest knows yet has no bytes in tier 2 yet. What follows the last flush is in
-the journals of the stores alone, and is not seen here.
+A segment that is in no manifest yet has no bytes in tier 2. Events after the last flush are only in
+the journals of the stores, and a read does not include them.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ from anabranch.spark.ports import SegmentBounds, StreamBounds
 
 
 class TierTwoSource:
-    """Implements `ports.SegmentSource`. State owned: catalogs and extents, as of `bounds`."""
+    """Implements `ports.SegmentSource`. State owned: the extents of segments, as of `bounds`."""
 
     def __init__(self, storage: ChunkStorage, stream: StreamRef) -> None:
         self._storage = storage
@@ -61,7 +61,7 @@ class TierTwoSource:
         return Catalog() if manifest is None else await load_catalog(self._storage, manifest)
 
     def _is_of(self, state: SegmentState, incarnation: int) -> bool:
-        """Whether a segment belongs to this life of the stream, rather than to an earlier one."""
+        """Whether a segment belongs to this incarnation. Raises PlanOutdated if to a later."""
         if state.stamp.incarnation > incarnation:
             raise PlanOutdated(
                 "tier 2 does not describe the stream's new incarnation yet",
@@ -86,7 +86,7 @@ class TierTwoSource:
             ) from error
 
     def pieces(self, piece: Piece) -> Sequence[Piece]:
-        """See the port: one piece per extent, without what lies before the piece's start."""
+        """See the port: one piece per extent, without bytes outside the piece."""
         parts: list[Piece] = []
         for extent in self._extents[piece.segment]:
             start = max(piece.start, extent.start)
@@ -98,7 +98,7 @@ class TierTwoSource:
         return parts
 
     async def boundaries(self, piece: Piece, near: Sequence[int]) -> Sequence[int]:
-        """See the port: of those that the chunk's footer names, about one per 64 KiB."""
+        """See the port: boundaries from the chunk's footer, which has about one per 64 KiB."""
         assert piece.extent is not None
         start = piece.extent.start
         with _planned(piece.segment):
@@ -107,7 +107,7 @@ class TierTwoSource:
         return [start + named[place] for place in places if place < len(named)]
 
     async def read(self, piece: Piece, offset: int) -> bytes:
-        """See the port: all that is left of the piece, at most a chunk of 64 MiB as a rule.
+        """See the port: returns the rest of the piece, usually at most a chunk of 64 MiB.
 
         Raises CorruptChunk; PlanOutdated if the chunk was deleted since planning.
         """
@@ -117,15 +117,15 @@ class TierTwoSource:
             return await self._reader.read(extent.ref, offset - extent.start, piece.end - offset)
 
     async def confirm(self, incarnation: int) -> None:
-        """Nothing can have changed: names of chunks are never used twice."""
+        """See the port: nothing can have changed, because chunk names are never reused."""
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """See the port: nothing is open."""
 
 
 @contextmanager
 def _planned(segment: str) -> Iterator[None]:
-    """A chunk that the plan names and that is gone was replaced: PlanOutdated, no corruption."""
+    """Turn the loss of a planned chunk into PlanOutdated: a newer chunk replaced it."""
     try:
         yield
     except CorruptChunk as error:

@@ -1,11 +1,11 @@
-"""Flights of a stream → a table of delays per hour, and two plots of them.
+"""Turns the flights of a stream into a table of delays per hour and two plots.
 
     python -m anabranch.spark.pipelines.flight_delays --stream demo/flights \\
         --tier2 file:///…/tier2 --out DIR
 
-The stream is read once. What is reported of it (`events`, `row_sum`) does not depend on any order,
-so that other readers of the same stream can be compared: `row_sum` is the sum of the CRC32 of all
-events. An hour is that of the scheduled departure; hours of the day are New York's.
+The program reads the stream once. Its report (`events`, `row_sum`) does not depend on the order of
+events, so it can be compared with the reports of other readers: `row_sum` is the sum of the CRC32
+of all events. Hours are hours of the scheduled departure; hours of the day are in New York's time.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _FLIGHT = StructType([StructField("origin", StringType()), StructField("dep_dela
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was read and written. `not_flights`: events without an origin, left out of the table."""
+    """The counts of a run. `not_flights`: events without an origin, which the table omits."""
 
     events: int
     row_sum: int
@@ -78,8 +78,8 @@ def hourly_delays(events: DataFrame) -> DataFrame:
 
 
 def run(session: SparkSession, stream: str, source: tuple[str, str], out: Path) -> Report:
-    """Read, write the table, draw the plots. What `out` holds of these is replaced."""
-    # Beyond so many groups Spark sorts rows to compute percentiles, which takes 20 times as long.
+    """Read, write the table and draw the plots. Replaces the table and the plots in `out`."""
+    # With more groups Spark sorts rows to compute percentiles, which takes 20 times as long.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", GROUPS_MAX)
     hours = hourly_delays(read_flights(session, stream, source)).persist()
     try:
@@ -115,13 +115,13 @@ def run(session: SparkSession, stream: str, source: tuple[str, str], out: Path) 
 
 
 def local_hours(hours: pd.DataFrame) -> pd.DataFrame:
-    """The table with `month` (1 … 12) and `hour` (0 … 23) as clocks in New York showed them."""
+    """Add `month` (1 … 12) and `hour` (0 … 23) in New York's time to the table."""
     local = hours["scheduled_hour"].dt.tz_localize("UTC").dt.tz_convert("America/New_York")
     return hours.assign(month=local.dt.month, hour=local.dt.hour)
 
 
 class SparkFailed(Exception):
-    """Spark's error as text: once the session has ended, the error itself can tell nothing."""
+    """Spark's error as text, because after the end of the session its object is unusable."""
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _spark_errors_as_text() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as the command line says → the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="flight_delays", description=__doc__.split("\n")[0])
     parser.add_argument("--stream", required=True, help="scope/stream")
     source = parser.add_mutually_exclusive_group(required=True)

@@ -1,6 +1,6 @@
-"""The plots of the flight delays: files in, files out, no display.
+"""Draws the plots of the flight delays to files, without a display.
 
-Colours are told apart by people with any colour vision, and differ in lightness too.
+People with any colour vision can distinguish the colours, which also differ in lightness.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 
 DPI = 120
 FLIGHTS_MIN = 30
-"""Fewer departed flights say nothing about a mean or a share; they are not drawn."""
+"""With fewer departed flights, a mean or a share is not significant and not drawn."""
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _AIRPORTS = {"EWR": "Newark (EWR)", "JFK": "Kennedy (JFK)", "LGA": "LaGuardia (LGA)"}
