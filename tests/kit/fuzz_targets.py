@@ -47,6 +47,7 @@ from anabranch.common.wire.block import (
 from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.common.wire.codec import CODEC_NONE
 from anabranch.common.wire.contents import check_contents
+from anabranch.common.wire.event_key import event_key
 from anabranch.common.wire.messages import Failed, decode_message, encode_message, error_of
 from anabranch.common.wire.packet import PacketParser
 from anabranch.segstore.adapters.journal.layout import read_small_bytes
@@ -142,11 +143,22 @@ def _stored_block(data: bytes) -> list[str]:
         if found.header.is_large:
             LargeReference.parse(found[0])
         keys = [None if key is None else key.decode() for key in found.keys()]  # noqa: SIM118
+        if header.codec == CODEC_NONE and not found.header.is_large:
+            sampled = [event_key(data, index) for index in range(len(keys))]
+            assert sampled == list(zip(found.keys(), map(len, found.events()), strict=True))
         return [repr((found.header, found.events(), keys, found.timestamps_ms()))]
     except CorruptBlock as error:
         if header.codec == CODEC_NONE:
             raise AssertionError("a store accepts what readers refuse") from error
         raise
+
+
+def _event_keys(data: bytes) -> list[str]:
+    """At most, no event is found: byte streams are sampled too, and no bytes make that fail."""
+    found = [event_key(data, index) for index in (0, 1, 50, 1_000_000)]
+    if not any(found):
+        raise MalformedBlock("no event was found")
+    return [repr(found)]
 
 
 def _odd_blocks() -> list[bytes]:
@@ -361,6 +373,14 @@ TARGETS: tuple[Target, ...] = (
         _stored_block,
         (CorruptBlock, FormatTooNew, MalformedBlock),
         _seal_block,
+    ),
+    Target(
+        "keys of single events",
+        [*_golden("block_plain", "block_keys_timestamps"), *_odd_blocks()[1:]],
+        _event_keys,
+        (MalformedBlock,),
+        _seal_block,
+        guarded=False,
     ),
     Target("journal headers", _golden("journal_file_header"), _journal_header, JOURNAL,
            _seal_header),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from anabranch.common.contracts.load import (
     LOAD_REPORT_SIZE_BYTES_MAX,
     ContainerLoad,
+    KeySketch,
     LoadReport,
     MergedLoad,
     SegmentLoad,
@@ -64,10 +65,29 @@ def test_a_container_that_could_not_count_all_is_not_said_to_be_idle_elsewhere()
     assert not load_report(PERIOD, [traffic(0), traffic(1, complete=False)]).others_idle
 
 
+def test_sketches_take_the_room_that_is_left_and_the_largest_segments_get_it() -> None:
+    """No segment is left out for a sketch."""
+    keys = KeySketch(positions=tuple(range(50)), events=(7,) * 50, sizes=(1000,) * 50)
+    many = [SegmentTraffic(f"s/x/{number}", 9, number, keys=keys) for number in range(20)]
+    size_max = size_of(load_report(PERIOD, [traffic(0)])) + 20 * 60 + 3 * 600
+    report = load_report(PERIOD, [traffic(0, *many)], size_max)
+    assert size_of(report) <= size_max
+    (found,) = report.containers
+    told = [one.size for one in found.segments if one.keys is not None]
+    assert (len(found.segments), report.others_idle) == (20, True)
+    assert 2 <= len(told) < 20
+    assert told == list(range(19, 19 - len(told), -1))
+
+
 NAMES = st.text(min_size=1, max_size=30)
+PLACES = st.sampled_from([(), (7,), (2**32,) * 9])
+KEYS = st.builds(
+    KeySketch, positions=PLACES, events=PLACES, sizes=PLACES, keyless_events=st.integers(0, 2**20)
+)
 SEGMENT_TRAFFIC = st.builds(
     SegmentTraffic, NAMES, st.integers(0, 2**40), st.integers(0, 2**62),
     st.integers(0, 2**40), st.integers(0, 2**62), st.integers(0, 2**40),
+    st.none() | KEYS,
 )  # fmt: skip
 CONTAINERS = st.lists(st.lists(SEGMENT_TRAFFIC, max_size=12), max_size=4)
 

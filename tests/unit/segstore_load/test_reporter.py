@@ -130,3 +130,21 @@ def test_very_many_segments_are_told_in_long_periods_only(reported: Reported) ->
     with patch.object(load, "BUSY_SEGMENTS_MAX", 0):
         reported.run(3)
     assert [report.length_ms for report in reported.reports] == [10_000] * 3
+
+
+def test_the_busiest_segments_are_chosen_at_the_end_of_each_period(reported: Reported) -> None:
+    """The first period shows which they are, the next one has their keys."""
+
+    def append(sequence: int) -> None:
+        reported.driver.append_once(100 * sequence - 99, [b"event"] * 100)
+        reported.driver.commit()
+
+    reported.after = append
+    reported.run(3)
+    keyless = [
+        one.keys and one.keys.keyless_events
+        for report in reported.reports
+        for found in report.containers
+        for one in found.segments
+    ]
+    assert keyless == [None, 100]

@@ -2,10 +2,13 @@
 
 import pytest
 
+from anabranch.common.model.hashing import routing_position
 from anabranch.common.model.names import transaction_segment_name
 from anabranch.common.model.transaction import transaction_id
+from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import NO_DECISION, Stamp
 from anabranch.segstore.domain.load import traffic
+from anabranch.segstore.domain.load.sketch import planned
 from anabranch.segstore.domain.load.traffic import Counted, SegmentTraffic
 from kit.container_driver import SEGMENT, ContainerDriver
 
@@ -96,3 +99,71 @@ def test_more_segments_than_are_counted_are_no_longer_all(
     driver.append(driver.setup(OTHER), 1, [b"not counted"])
     assert taken(driver) == Counted((SegmentTraffic(SEGMENT, 1, size),), complete=False)
     assert taken(driver).complete
+
+
+# --- sketches -----------------------------------------------------------------------------------
+
+
+def period(driver: ContainerDriver, length_s: float = 2.0) -> Counted:
+    """The end of a period, as the reporter has it."""
+    driver.commit()
+    traffic = driver.container.traffic
+    flows = traffic.flows(length_s)
+    counted = traffic.take()
+    traffic.sketch(planned([flows], length_s)[0])
+    return counted
+
+
+def keyed(driver: ContainerDriver, segment: str, session: int, numbers: range) -> None:
+    """Appends with one key each."""
+    held = driver.setup(segment, session=session)
+    for number in numbers:
+        block = encode_block(
+            [b"event"] * 10, writer_id=held.writer_id, first_event_number=10 * number + 1,
+            base_timestamp_ms=0, keys=[b"key"] * 10,
+        )  # fmt: skip
+        driver.append_raw(held, 10 * number + 1, 10, block, is_block=True)
+    driver.commit()
+
+
+def test_a_busy_segment_is_told_with_its_keys_from_the_second_period_on(
+    driver: ContainerDriver,
+) -> None:
+    keyed(driver, SEGMENT, 1, range(10))
+    (first,) = period(driver).segments
+    assert first.keys is None
+    keyed(driver, SEGMENT, 1, range(10, 20))
+    (second,) = period(driver).segments
+    assert second.keys is not None
+    assert second.keys.positions == (int(routing_position("key") * 2**32),)
+    assert second.keys.events == (100,)
+
+
+def test_the_keys_of_a_transaction_are_sampled_before_its_commit(driver: ContainerDriver) -> None:
+    """And told with the commit, although the target itself was never appended to."""
+    names = [
+        transaction_segment_name(SEGMENT, transaction_id(number, bytes(10))) for number in (1, 2)
+    ]
+    for number, name in enumerate(names):
+        driver.create(name)
+        keyed(driver, name, number + 1, range(10))
+        assert period(driver).segments == ()
+    driver.merge(*names, stamp=Stamp(1, 4))
+    driver.commit()
+    assert driver.container.traffic.flows(2.0)[SEGMENT].events == 0, "they were sampled before"
+    (told,) = period(driver).segments
+    assert (told.segment, told.events, told.merged_events) == (SEGMENT, 200, 200)
+    assert told.keys is not None
+    assert told.keys.events == (100,)
+
+
+def test_a_sketch_ends_when_its_segment_has_been_quiet_for_long(driver: ContainerDriver) -> None:
+    keyed(driver, SEGMENT, 1, range(10))
+    period(driver)
+    keyed(driver, SEGMENT, 1, range(10, 20))
+    period(driver)
+    for _ in range(14):
+        period(driver)
+    assert set(driver.container.traffic._sketches) == {SEGMENT}
+    period(driver)
+    assert driver.container.traffic._sketches == {}

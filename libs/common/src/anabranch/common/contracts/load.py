@@ -29,16 +29,37 @@ class MergedLoad(Contract):
     over_ms: int = Field(ge=0)
 
 
+class KeySketch(Contract):
+    """A sample of the events that were appended to a segment lately, by their places in the key
+    space; the older an event, the less likely it is in the sample. Sizes are in bytes.
+
+    `positions` ascend, in units of 2^-32 of the key space. `events` and `sizes` are parallel to
+    them: so many sampled events, with so many bytes, lie there or between there and the position
+    before. If that is more than a 32nd of the sample, in events or in bytes, all of it lies there:
+    it is one routing key. `keyless_events` have no key. The store does not know the keys of
+    `unread_events`, because they are compressed.
+    """
+
+    positions: tuple[int, ...]
+    events: tuple[int, ...]
+    sizes: tuple[int, ...]
+    keyless_events: int = 0
+    keyless_size: int = 0
+    unread_events: int = 0
+
+
 class SegmentLoad(Contract):
     """The durable appends to a segment within the period; `size` in bytes.
 
-    `merged`: the part of them that commits merged; None: none.
+    `merged`: the part of them that commits merged; None: none. `keys`: where the keys lie, if the
+    segment is one of the busiest of its store.
     """
 
     segment: str
     events: int = Field(ge=0)
     size: int = Field(ge=0)
     merged: MergedLoad | None = None
+    keys: KeySketch | None = None
 
 
 class ContainerLoad(Contract):

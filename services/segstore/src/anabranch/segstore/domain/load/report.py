@@ -1,7 +1,7 @@
 """The load report of a period, as a value, within the size limit of a message.
 
 If not all segments fit, the report lists those with the most bytes, of any container, and no longer
-claims that the others were idle.
+claims that the others were idle. Sketches of keys take the room that is left.
 """
 
 import json
@@ -12,6 +12,7 @@ from heapq import nlargest
 from anabranch.common.contracts.load import (
     LOAD_REPORT_SIZE_BYTES_MAX,
     ContainerLoad,
+    KeySketch,
     LoadReport,
     MergedLoad,
     SegmentLoad,
@@ -24,6 +25,7 @@ block the store."""
 
 _ENTRY_OVERHEAD_SIZE_BYTES = len('{"segment":,"events":,"size":},')
 _MERGED_OVERHEAD_SIZE_BYTES = len('"merged":{"events":,"size":,"over_ms":},')
+_KEYS_OVERHEAD_SIZE_BYTES = len('"keys":,')
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,18 @@ def _largest(
     found = [(place, one) for place, of in enumerate(containers) for one in of.counted.segments]
     listed: list[list[SegmentLoad]] = [[] for _ in containers]
     left = size_max
+    chosen: list[tuple[int, SegmentTraffic]] = []
     for place, one in nlargest(SEGMENTS_MAX, found, key=_weight):
-        left -= _entry_size(one)
-        if left < 0:
-            return listed, False
-        listed[place].append(_load(one))
-    return listed, len(found) <= SEGMENTS_MAX
+        cost = _entry_size(one)
+        if cost > left:
+            break
+        left -= cost
+        chosen.append((place, one))
+    for place, one in chosen:
+        keys = one.keys
+        left -= 0 if keys is None else _sketch_size(keys)
+        listed[place].append(_load(one, keys if left >= 0 else None))
+    return listed, len(chosen) == len(found)
 
 
 def _weight(found: tuple[int, SegmentTraffic]) -> tuple[int, int, str]:
@@ -132,10 +140,17 @@ def _entry_size(one: SegmentTraffic) -> int:
     return size + _MERGED_OVERHEAD_SIZE_BYTES + len(merged)
 
 
-def _load(one: SegmentTraffic) -> SegmentLoad:
+def _sketch_size(keys: KeySketch) -> int:
+    """An upper bound of its size in the message, in bytes."""
+    return len(keys.model_dump_json()) + _KEYS_OVERHEAD_SIZE_BYTES
+
+
+def _load(one: SegmentTraffic, keys: KeySketch | None) -> SegmentLoad:
     merged = None
     if one.merged_events:
         merged = MergedLoad(
             events=one.merged_events, size=one.merged_size, over_ms=one.merged_over_ms
         )
-    return SegmentLoad(segment=one.segment, events=one.events, size=one.size, merged=merged)
+    return SegmentLoad(
+        segment=one.segment, events=one.events, size=one.size, merged=merged, keys=keys
+    )

@@ -8,6 +8,9 @@ A period is over after `busy_s` if anything was written in it, so that auto-scal
 rises within seconds, and otherwise after `period_s`. A store in which very many segments are
 written to keeps the long period: its reports are large, and each controller reads all of them.
 
+At the end of each period the busiest segments of the store are chosen; their keys are sampled in
+the next one.
+
 No request waits for a report, and no report is kept: if one cannot be sent it is lost, and the gap
 in the sequence numbers shows this to the receivers.
 """
@@ -25,6 +28,7 @@ from anabranch.segstore.domain.load.report import (
     encoded,
     load_report,
 )
+from anabranch.segstore.domain.load.sketch import planned
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.node.store import Store
 
@@ -94,10 +98,13 @@ class LoadReporter:
         due_ms = round(self._period_s * 1000)
         period = Period(self._node_id, self._session, self._sequence, start_ms, length_ms, due_ms)
         containers = [found.container for found in self._store.open_containers()]
+        flows = [found.traffic.flows(length_ms / 1000) for found in containers]
         traffic = [
             ContainerTraffic(found.container, found.container_epoch, found.traffic.take())
             for found in containers
         ]
+        for found, plans in zip(containers, planned(flows, length_ms / 1000), strict=True):
+            found.traffic.sketch(plans)
         return encoded(load_report(period, traffic))
 
     async def _send(self, report: bytes) -> None:
