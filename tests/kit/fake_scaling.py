@@ -7,6 +7,7 @@ from anabranch.common.contracts.scaling import (
     HotAbove,
     PastDecision,
     RateOver,
+    SampledKeys,
     ScalingDecision,
     ScalingExplained,
     ScalingThresholds,
@@ -55,4 +56,5 @@ def _segment(segment: SegmentInStream) -> SegmentExplained:
         known_s=4.0,
         hot_since_ms=LOOKED_MS - 2000,
         cooldown_ms=3000,
+        keys=SampledKeys(events=256, position=0.25, share=0.4, keyless=0.1),
     )

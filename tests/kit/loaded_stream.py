@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anabranch.common.contracts.commands import NewRange, ScaleStream
+from anabranch.common.contracts.load import KeySketch
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import SegmentId, segment_id, segment_name, stream_ref
@@ -31,6 +32,8 @@ from anabranch.controller.domain.stream.decide import Circumstances, decide
 from anabranch.controller.domain.stream.evolve import evolve
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
+from kit.rng import Random
+from kit.sketched import sampled
 
 EVENT_SIZE_BYTES = 1024
 REF = stream_ref("s/x")
@@ -78,6 +81,8 @@ class LoadedStream:
     scaled: list[Scaled] = field(default_factory=list)
     seen: list[Evaluation] = field(default_factory=list)
     keep_seen: bool = False
+    chance: Random | None = None
+    """With it, the store tells where the keys of hot segments lie."""
 
     def __post_init__(self) -> None:
         self.now_s = 0.0
@@ -146,9 +151,19 @@ class LoadedStream:
     def _heard(self) -> dict[SegmentId, Heard]:
         periods = tuple(self.periods)
         return {
-            one.segment_id: Heard("node", periods, ServedSegment(self._name(one.segment_id), 0, 1))
+            one.segment_id: Heard(
+                "node", periods, ServedSegment(self._name(one.segment_id), 0, 1), self._sketch(one)
+            )
             for one in self.segments
         }
+
+    def _sketch(self, segment: SegmentRange) -> KeySketch | None:
+        """Of a segment above the target; the policy asks for no other one."""
+        load = self.load(self.now_s)
+        if self.chance is None or load.of(segment) <= self.policy.target_rate:
+            return None
+        uniform = load.uniform * (segment.keys.end - segment.keys.start)
+        return sampled(segment.keys, uniform, load.keys, self.chance)
 
     def _order(self, decision: Decision) -> None:
         command = commanded(self.stream, decision)

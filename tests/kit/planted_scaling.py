@@ -9,12 +9,13 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.stream import SegmentRange
 from anabranch.controller.domain import load
-from anabranch.controller.domain.policies import autoscale, gauge, verdicts
+from anabranch.controller.domain.policies import autoscale, division, gauge, verdicts
 from anabranch.controller.domain.policies import watch as watch_module
 from anabranch.controller.domain.policies.profile import Profile
+from anabranch.controller.domain.policies.spread import Spread
 from anabranch.controller.domain.policies.verdicts import Finding, Look, Subject
+from anabranch.controller.domain.policies.watch import SegmentWatch
 
 Planted = Callable[[], AbstractContextManager[object]]
 
@@ -95,16 +96,16 @@ def hot_keys_not_recognized() -> Iterator[None]:
 def bounds_by_accumulation() -> Iterator[None]:
     """Widths are added up, so the last part ends beside the segment."""
 
-    def parts(segment: SegmentRange, count: int) -> tuple[KeyRange, ...]:
-        width = (segment.keys.end - segment.keys.start) / count
-        found, start = [], segment.keys.start
+    def parts(keys: KeyRange, count: int) -> tuple[KeyRange, ...]:
+        width = (keys.end - keys.start) / count
+        found, start = [], keys.start
         for _ in range(count):
             end = min(1.0, start + width)
             found.append(KeyRange(start, end))
             start = end
         return tuple(found)
 
-    with patch.object(autoscale.evaluate, "__kwdefaults__", {"divide": parts}):
+    with patch.object(division, "equal_parts", parts):
         yield
 
 
@@ -116,3 +117,63 @@ def split_at_the_limit_of_merges() -> AbstractContextManager[object]:
         return rate if rate is not None and rate.rate > 0.4 * self.target else None
 
     return patch.object(verdicts.Look, "_hot", hot)
+
+
+@contextmanager
+def cuts_behind_the_hot_key_only() -> Iterator[None]:
+    """Measured parts end where a quota of the load is reached, so that keys before a hot one stay
+    with it."""
+
+    def most_even(loads: Sequence[float], count: int) -> list[int]:
+        begins: list[int] = []
+        together = 0.0
+        for number, share in enumerate(loads[:-1], 1):
+            together += share
+            if together >= (len(begins) + 1) * sum(loads) / count and len(begins) + 1 < count:
+                begins.append(number)
+        return begins or [1]
+
+    with patch.object(division, "_most_even", most_even):
+        yield
+
+
+@contextmanager
+def measured_parts_as_narrow_as_positions() -> Iterator[None]:
+    """Nothing keeps a measured bound away from the next one."""
+
+    def roundest(low: int, _high: int) -> int:
+        return low
+
+    def cuts(spread: Spread) -> tuple[list[int], list[float]]:
+        found = [max(1, cell + 1) for cell in spread.cells[:-1]]
+        return found, list(spread.shares)
+
+    with patch.object(division, "_roundest", roundest), patch.object(division, "_cuts", cuts):
+        yield
+
+
+@contextmanager
+def measured_hot_keys_not_recognized() -> Iterator[None]:
+    """A key with all of the load is cut off from its neighbours again and again."""
+
+    def with_hot_key(_self: Look, watch: object, _spread: object) -> object:
+        return watch
+
+    halvings = patch.object(verdicts.Look, "_was_split_in_vain", lambda *_seen: False)
+    with halvings, patch.object(verdicts.Look, "_with_hot_key", with_hot_key):
+        yield
+
+
+def hot_key_forgotten_without_a_sketch() -> AbstractContextManager[object]:
+    """A measured hot key is no hot key any more as soon as a report has no sketch."""
+    real = verdicts.Look._with_hot_key
+
+    def with_hot_key(self: Look, watch: SegmentWatch, spread: Spread | None) -> SegmentWatch:
+        return replace(watch, hot_key=None) if spread is None else real(self, watch, spread)
+
+    return patch.object(verdicts.Look, "_with_hot_key", with_hot_key)
+
+
+def parts_of_equal_width_always() -> AbstractContextManager[object]:
+    """What was measured of the keys is not used."""
+    return patch.object(division, "_are_even", lambda *_seen: True)

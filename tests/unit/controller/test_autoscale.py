@@ -14,7 +14,8 @@ from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, number_of, segment_id
 from anabranch.common.model.stream import ScalingPolicy, ScalingType, SegmentRange
 from anabranch.controller.domain.load import Merged
-from anabranch.controller.domain.policies.autoscale import Action, Decision, Evaluation, equal_parts
+from anabranch.controller.domain.policies.autoscale import Action, Decision, Evaluation
+from anabranch.controller.domain.policies.division import equal_parts
 from anabranch.controller.domain.policies.profile import CLASSIC, FAST, HotRule, Profile
 from anabranch.controller.domain.policies.verdicts import Verdict
 from anabranch.controller.domain.policies.watch import followed
@@ -386,10 +387,10 @@ def never_merges_in_the_dark(lost: Iterable[int], times: float, count: int) -> N
 
 @given(st.floats(0, 0.99), st.floats(1e-6, 1.0), st.integers(2, 8))
 def test_parts_cover_the_keys_exactly(start: float, width: float, count: int) -> None:
-    whole = SegmentRange(SegmentId(0), KeyRange(start, min(1.0, start + width)))
+    whole = KeyRange(start, min(1.0, start + width))
     parts = equal_parts(whole, count)
     assert len(parts) == count
-    assert (parts[0].start, parts[-1].end) == (whole.keys.start, whole.keys.end)
+    assert (parts[0].start, parts[-1].end) == (whole.start, whole.end)
     assert all(low.end == high.start for low, high in itertools.pairwise(parts))
 
 

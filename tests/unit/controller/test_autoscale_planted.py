@@ -9,6 +9,7 @@ from anabranch.controller.domain.policies.autoscale import Action
 from anabranch.controller.domain.policies.profile import FAST
 from kit import planted_scaling as planted
 from kit.loaded_stream import Load, LoadedStream, by_events
+from kit.rng import seeded
 
 TARGET = 1000
 
@@ -91,6 +92,48 @@ def load_in_bursts() -> None:
     assert "in bursts" in stream.step().decision.why
 
 
+def measured(load: Load, scale_factor: int = 8) -> LoadedStream:
+    """A stream whose store tells where its keys lie, for five minutes."""
+    stream = LoadedStream(lambda _t: load, by_events(TARGET, scale_factor), chance=seeded(1))
+    stream.run(300)
+    return stream
+
+
+def load_beside_a_hot_key() -> None:
+    """The load of other keys does not stay with the hot one."""
+    stream = measured(Load(3000, ((0.3, 6000.0),)))
+    (hot,) = (one for one in stream.segments if 0.3 in one.keys)
+    assert stream.load(0).of(hot) <= 6600
+    assert len(stream.scaled) == 1
+
+
+def keys_of_uneven_load() -> None:
+    """A load in a fiftieth of the keys is divided at once, and nothing merges afterwards."""
+    stream = measured(Load(800, tuple((0.4 + n / 1000, 400.0) for n in range(20))))
+    assert len(stream.scaled) == 2
+
+
+def a_measured_hot_key() -> None:
+    assert measured(Load(100, ((0.3, 10 * TARGET),))).scaled == []
+
+
+def a_hot_key_and_no_more_sketches() -> None:
+    stream = measured(Load(100, ((0.3, 10 * TARGET),)))
+    stream.chance = None
+    stream.run(60)
+    assert stream.scaled == []
+
+
+def keys_that_lie_close_together() -> None:
+    """Also in a segment whose bounds are no binary fractions."""
+    keys = tuple((1 / 3 + number * 2**-24, 600.0) for number in range(1, 40))
+    stream = LoadedStream(
+        lambda _t: Load(0.0, keys), by_events(TARGET), chance=seeded(1), segment_count=3
+    )
+    stream.run(300)
+    assert min(one.keys.end - one.keys.start for one in stream.segments) >= 2**-FAST.halvings_max
+
+
 PROPERTIES: dict[Callable[[], None], tuple[planted.Planted, ...]] = {
     even_load: (planted.merged_without_looking_at_the_sum, planted.split_at_the_limit_of_merges),
     load_that_rounds: (planted.bounds_by_accumulation,),
@@ -100,6 +143,11 @@ PROPERTIES: dict[Callable[[], None], tuple[planted.Planted, ...]] = {
     a_store_falls_silent: (planted.late_reports_tell_the_present,),
     load_in_bursts: (planted.never_patient,),
     a_store_is_overdue: (planted.overdue_reports_tell_the_present,),
+    load_beside_a_hot_key: (planted.cuts_behind_the_hot_key_only,),
+    keys_of_uneven_load: (planted.parts_of_equal_width_always,),
+    a_measured_hot_key: (planted.measured_hot_keys_not_recognized,),
+    a_hot_key_and_no_more_sketches: (planted.hot_key_forgotten_without_a_sketch,),
+    keys_that_lie_close_together: (planted.measured_parts_as_narrow_as_positions,),
 }
 
 

@@ -17,6 +17,7 @@ from anabranch.controller.projections.scaling import Decided, Looked, ScalingSta
 from kit.container_driver import ManualTime
 from kit.loaded_stream import Load, LoadedStream, by_events
 from kit.query_world import QueryWorld, query_world
+from kit.rng import Random, seeded
 
 SUBJECT = stream_events(stream_ref("s/x"))
 POLICY = by_events(1000)
@@ -29,9 +30,14 @@ async def world() -> AsyncIterator[QueryWorld]:
         yield built
 
 
-def looked(load: Load, seconds: float, time: ManualTime) -> ScalingStates:
-    """What a controller found after so many seconds of that load."""
-    stream = LoadedStream(lambda _t: load, POLICY, scale_s=float("inf"), keep_seen=True)
+def looked(
+    load: Load, seconds: float, time: ManualTime, *, chance: Random | None = None
+) -> ScalingStates:
+    """What a controller found after so many seconds of that load; with `chance`, its store told
+    where the keys lie."""
+    stream = LoadedStream(
+        lambda _t: load, POLICY, scale_s=float("inf"), keep_seen=True, chance=chance
+    )
     stream.run(seconds)
     time.seconds = stream.now_s + 1.5
     states = ScalingStates(FAST, time)
@@ -69,6 +75,18 @@ async def test_the_owner_tells_rates_thresholds_and_since_when(world: QueryWorld
     assert "left alone for another 3 s" in found.present.why
     assert found.last is not None
     assert (found.last.outcome, found.last.error, found.last.at_ms) == ("void", "moved", 999_000)
+
+
+async def test_the_owner_tells_where_the_load_of_a_hot_segment_lies(world: QueryWorld) -> None:
+    """By the place of a key, and not by the key."""
+    await world.create(config=StreamConfig(POLICY))
+    load = Load(300.0, ((0.25, 2700.0),))
+    found = await explained(world, looked(load, 4, ManualTime(), chance=seeded(1)))
+    (segment,) = found.segments
+    assert segment.keys is not None
+    assert (segment.keys.events, segment.keys.position, segment.keys.keyless) == (256, 0.25, 0.0)
+    assert segment.keys.share == pytest.approx(0.9, abs=0.05)
+    assert "of it at position 0.250000 of the key space" in segment.why
 
 
 async def test_what_is_missing_is_said(world: QueryWorld) -> None:

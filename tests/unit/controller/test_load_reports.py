@@ -1,9 +1,17 @@
 """The load reports that a controller holds, and whom it believes."""
 
+import json
+
 import pytest
 
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.contracts.load import ContainerLoad, LoadReport, MergedLoad, SegmentLoad
+from anabranch.common.contracts.load import (
+    ContainerLoad,
+    KeySketch,
+    LoadReport,
+    MergedLoad,
+    SegmentLoad,
+)
 from anabranch.common.contracts.queries import SegmentRate
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement, PlacementState
@@ -132,6 +140,66 @@ async def test_only_the_present_owner_is_believed(whose: str) -> None:
     placements._learn(found)
     reports = LoadReports(time)
     for sequence in (1, 2):
-        reports.learn(report(sequence))
+        reports.learn(with_keys(sequence))
     expected = SegmentRate(events_per_s=1.0, bytes_per_s=100.0, over_ms=10_000)
-    assert Rates(placements, reports, 1).rate(NAME) == (expected if known else None)
+    rates = Rates(placements, reports, 1)
+    assert rates.rate(NAME) == (expected if known else None)
+    heard = rates.heard(NAME)
+    assert (heard.keys if heard else None) == (KEYS if known else None)
+
+
+KEYS = KeySketch(positions=(2**31,), events=(100,), sizes=(1000,))
+
+
+def with_keys(sequence: int, *, node: str = "n", name: str = NAME) -> LoadReport:
+    load = SegmentLoad(segment=name, events=10, size=1000, keys=KEYS)
+    container = ContainerLoad(container=0, container_epoch=5, segments=(load,))
+    return report(sequence, node=node).model_copy(update={"containers": (container,)})
+
+
+def test_where_the_keys_lie_is_known_for_half_a_minute_of_the_store_that_serves_them() -> None:
+    time = ManualTime()
+    reports = LoadReports(time)
+    reports.learn(with_keys(1))
+    reports.learn(with_keys(2, name="another"))
+    time.advance(load_reports.SKETCH_S_MAX)
+    assert reports.keys("n", SEGMENT) == KEYS
+    assert reports.keys("other", SEGMENT) is None
+    assert reports.keys("n", ServedSegment(NAME, 0, 6)) is None
+    time.advance(0.1)
+    assert reports.keys("n", SEGMENT) is None
+
+
+def test_a_report_that_lists_a_segment_without_its_keys_ends_what_was_known_of_them() -> None:
+    reports = LoadReports(ManualTime())
+    reports.learn(with_keys(1))
+    reports.learn(report(2))
+    assert reports.keys("n", SEGMENT) is None
+
+
+def test_sketches_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_reports, "SKETCHES_MAX", 2)
+    reports = LoadReports(ManualTime())
+    for sequence, name in enumerate(("a", "b", "a", "c"), 1):
+        reports.learn(with_keys(sequence, name=name))
+    held = [reports.keys("n", ServedSegment(name, 0, 5)) for name in "abc"]
+    assert held == [KEYS, None, KEYS]
+
+
+def test_sketches_of_stores_that_fell_silent_are_not_held() -> None:
+    time = ManualTime()
+    reports = LoadReports(time)
+    reports.learn(with_keys(1))
+    time.advance(load_reports.SKETCH_S_MAX + 1)
+    reports.learn(with_keys(1, node="other", name="another"))
+    assert set(reports._sketches) == {"another"}
+
+
+def test_reports_of_an_older_store_and_to_an_older_controller_are_understood() -> None:
+    """A field that is missing, and one that is not known, both mean equal parts."""
+    old = json.loads(report(1).model_dump_json(exclude_none=True))
+    assert "keys" not in old["containers"][0]["segments"][0]
+    assert LoadReport.model_validate(old) == report(1)
+    newer = json.loads(with_keys(1).model_dump_json(exclude_none=True))
+    newer["containers"][0]["segments"][0]["keys"]["later"] = newer["later"] = 7
+    assert LoadReport.model_validate(newer) == with_keys(1)

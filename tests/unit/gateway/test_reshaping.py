@@ -271,6 +271,8 @@ async def test_auto_scaling_is_explained_with_its_numbers() -> None:
     hot, unknown = found["segments"]
     assert hot["rates"] == [{"windowS": 2.0, "rate": 3000.0, "counts": True}]
     assert (hot["verdict"], hot["cooldownMs"]) == ("hot", 3000)
+    assert hot["keys"] == {"events": 256, "position": 0.25, "share": 0.4, "keyless": 0.1}
+    assert "keys" not in unknown
     assert unknown["why"] == "store n has not reported its load"
     assert "hotSinceMs" not in unknown
     assert problem(missing, 404) == "stream-not-found"

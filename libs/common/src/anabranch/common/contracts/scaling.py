@@ -53,6 +53,19 @@ class RateOver(Contract):
     counts: bool
 
 
+class SampledKeys(Contract):
+    """Where the load of a hot segment lies, by a sample of its events."""
+
+    events: int
+    """How many events were sampled."""
+    position: float
+    """The place in the key space of the routing key with the greatest share."""
+    share: float
+    """Its part of the load of the segment: of 1."""
+    keyless: float
+    """The part of events without a routing key."""
+
+
 class SegmentExplained(SegmentInStream):
     """A segment of the current epoch, and the verdict on it."""
 
@@ -72,6 +85,8 @@ class SegmentExplained(SegmentInStream):
     """The time for which it is still too new for a decision."""
     muted_ms: int = 0
     """The time for which auto-scaling ignores it because a decision named it."""
+    keys: SampledKeys | None = None
+    """Where its load lies; None: it is not hot, or its store has not told."""
 
 
 class ScalingDecision(Contract):

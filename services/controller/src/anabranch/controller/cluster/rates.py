@@ -24,7 +24,8 @@ class Rates:
         if placement is None or placement.state is not PlacementState.OPEN:
             return None
         served = ServedSegment(segment, container, placement.container_epoch)
-        return Heard(placement.owner, self._reports.periods(placement.owner), served)
+        reports, owner = self._reports, placement.owner
+        return Heard(owner, reports.periods(owner), served, reports.keys(owner, served))
 
     def rate(self, segment: str) -> SegmentRate | None:
         """The segment's rate; None if unknown."""

@@ -3,12 +3,16 @@
 Every controller hears every report and keeps those of the last minute or so of each store; none are
 stored, so a controller that has just started knows nothing of load. The oldest reports
 are dropped to stay within the bounds, and a missing one makes a load unknown, never zero.
+
+Of the sketches of keys, only that in the last report which lists the segment is held, for half a
+minute.
 """
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from anabranch.common.contracts.load import ContainerLoad, LoadReport
+from anabranch.common.contracts.load import ContainerLoad, KeySketch, LoadReport
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.domain.load import (
     ContainerPeriod,
@@ -28,6 +32,19 @@ PERIODS_MAX = 256
 NODES_MAX = 1024
 SEGMENTS_MAX = 200_000
 """Listed in all reports together."""
+SKETCHES_MAX = 4096
+"""Of all segments; that of the segment whose sketch is oldest goes first."""
+SKETCH_S_MAX = 30.0
+"""An older sketch says nothing about the present."""
+
+
+class _Told(NamedTuple):
+    """A sketch, which store told it about its container, and when it came."""
+
+    node_id: str
+    container_epoch: int
+    received_s: float
+    keys: KeySketch
 
 
 class LoadReports:
@@ -42,6 +59,8 @@ class LoadReports:
         self._depth_s = depth_ms / 1000
         self._periods: dict[str, deque[StorePeriod]] = {}
         self._tuples: dict[str, Sequence[StorePeriod]] = {}
+        self._sketches: dict[str, _Told] = {}
+        """By segment, in the order in which they came."""
         self._segment_count = 0
 
     def learn(self, report: LoadReport) -> None:
@@ -51,6 +70,7 @@ class LoadReports:
         if held and held[-1].session == period.session and held[-1].sequence >= period.sequence:
             return
         held.append(period)
+        self._learn_sketches(report, period.received_s)
         self._tuples.clear()
         self._segment_count += period.segment_count
         oldest_s = period.received_s - self._depth_s
@@ -72,6 +92,29 @@ class LoadReports:
         if found is None:
             found = self._tuples[node_id] = tuple(self._periods.get(node_id, ()))
         return found
+
+    def keys(self, node_id: str, segment: ServedSegment) -> KeySketch | None:
+        """Where the keys of the segment lie, if this store told so lately."""
+        told = self._sketches.get(segment.name)
+        if told is None or self._clock.monotonic() - told.received_s > SKETCH_S_MAX:
+            return None
+        is_served = (told.node_id, told.container_epoch) == (node_id, segment.container_epoch)
+        return told.keys if is_served else None
+
+    def _learn_sketches(self, report: LoadReport, received_s: float) -> None:
+        sketches = self._sketches
+        for container in report.containers:
+            for one in container.segments:
+                sketches.pop(one.segment, None)
+                if one.keys is not None:
+                    told = _Told(report.node_id, container.container_epoch, received_s, one.keys)
+                    sketches[one.segment] = told
+        while sketches:
+            oldest = next(iter(sketches))
+            is_old = received_s - sketches[oldest].received_s > SKETCH_S_MAX
+            if not is_old and len(sketches) <= SKETCHES_MAX:
+                break
+            del sketches[oldest]
 
     def _drop_oldest(self, node_id: str) -> None:
         held = self._periods[node_id]

@@ -7,7 +7,7 @@
     ├──────────┼───────────────────────────────────────────────────────────┼────────────────┤
     │ unknown  │ was not reported without a gap, or not lately             │ nothing        │
     │ hot      │ exceeds the target by one of the profile's rules          │ a split        │
-    │ hot_key  │ is hot, and halving its keys did not change that          │ nothing        │
+    │ hot_key  │ is hot by one routing key, as measured or as splits show  │ nothing        │
     │ cold     │ is below `cold_factor` of the target over every window    │ a merge        │
     │ steady   │ is anything else                                          │ nothing        │
     └──────────┴───────────────────────────────────────────────────────────┴────────────────┘
@@ -21,18 +21,18 @@ comes to rest.
 A shorter window speaks first about a rising load, and it is silent about a falling one: a segment
 whose present rate is below `cold_factor` of the target is not hot because it was a minute ago.
 
-How a range is divided is a parameter: `equal_parts` makes parts of the same width.
+`division` chooses the bounds of the parts: by measured load, or of equal width.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import SEGMENT_COUNT_MAX, ScalingPolicy, SegmentRange
+from anabranch.common.model.stream import SEGMENT_COUNT_MAX, ScalingPolicy
+from anabranch.controller.domain.policies.division import Division, divided
 from anabranch.controller.domain.policies.gauge import Heard, folded, reading
 from anabranch.controller.domain.policies.profile import Profile
 from anabranch.controller.domain.policies.verdicts import (
@@ -47,8 +47,6 @@ from anabranch.controller.domain.policies.watch import StreamWatch, followed
 
 NEW_SEGMENTS_MAX = 64
 """Of one scale, so that no scale is long; the next one takes the rest."""
-Divide = Callable[[SegmentRange, int], Sequence[KeyRange]]
-"""Divides a segment's keys into so many ranges, which touch and cover them exactly."""
 
 
 class Action(StrEnum):
@@ -76,13 +74,6 @@ class Evaluation:
     decision: Decision
 
 
-def equal_parts(segment: SegmentRange, count: int) -> tuple[KeyRange, ...]:
-    """`count` ranges of the same width; the first and the last bound are the segment's own."""
-    start, end = segment.keys.start, segment.keys.end
-    inner = [start + (end - start) * number / count for number in range(1, count)]
-    return tuple(KeyRange(low, high) for low, high in pairwise((start, *inner, end)))
-
-
 def evaluate(
     before: StreamWatch | None,
     stream: Subject,
@@ -90,7 +81,6 @@ def evaluate(
     profile: Profile,
     *,
     now_s: float,
-    divide: Divide = equal_parts,
 ) -> Evaluation:
     """Look at the stream, and decide. `heard`: of each segment that a store serves, its reports.
 
@@ -123,59 +113,60 @@ def evaluate(
         )
         for name, one in measured.items()
     }
-    look = Look(stream, profile, readings, now_s)
+    sketches = {name: of.keys for name, of in heard.items() if of.keys is not None}
+    look = Look(stream, profile, readings, sketches, now_s)
     findings, watched = [], {}
     for segment in stream.segments:
         watched[segment.segment_id], finding = look.judge(segment, measured[segment.segment_id])
         findings.append(finding)
     watch = replace(watch, segments=watched).calmed(now_s, profile.cold_s)
-    decision = _decided(stream, findings, profile, divide, patience=watch.patience)
+    decision = _decided(stream, findings, profile, watch.patience)
     if decision.action is Action.SPLIT:
         watch = watch.after_split(decision.sealed, now_s, profile.cold_s)
     return Evaluation(watch, tuple(findings), decision)
 
 
 def _decided(
-    stream: Subject,
-    findings: Sequence[Finding],
-    profile: Profile,
-    divide: Divide,
-    *,
-    patience: int,
+    stream: Subject, findings: Sequence[Finding], profile: Profile, patience: int
 ) -> Decision:
     if stream.pending:
         return Decision(Action.NOTHING, stream.pending)
     return (
-        _split(stream, findings, profile, divide)
+        _split(stream, findings, profile)
         or _merge(stream, findings, profile, patience)
         or Decision(Action.NOTHING, _at_rest(findings, patience))
     )
 
 
-def _split(
-    stream: Subject, findings: Sequence[Finding], profile: Profile, divide: Divide
-) -> Decision | None:
+def _split(stream: Subject, findings: Sequence[Finding], profile: Profile) -> Decision | None:
     """All hot segments that may split, the hottest first as long as there is room."""
     room = min(NEW_SEGMENTS_MAX, SEGMENT_COUNT_MAX - len(stream.segments))
-    parts: dict[SegmentId, Sequence[KeyRange]] = {}
+    parts: dict[SegmentId, Division] = {}
     hot = [one for one in findings if one.verdict is Verdict.HOT and one.is_free]
     hot.sort(key=lambda one: one.rate, reverse=True)
     for one in hot:
-        count = min(_parts(one.rate, stream.policy, profile), room)
-        width = (one.segment.keys.end - one.segment.keys.start) / max(count, 1)
-        if count >= 2 and width >= 2**-profile.halvings_max:
-            parts[one.segment.segment_id] = divide(one.segment, count)
-            room -= count
+        division = divided(
+            one.segment.keys,
+            min(_parts(one.rate, stream.policy, profile), room),
+            one.spread,
+            filled=profile.fill_factor * stream.policy.target_rate / one.rate,
+            halvings_max=profile.halvings_max,
+        )
+        if division is not None:
+            parts[one.segment.segment_id] = division
+            room -= len(division.ranges)
     if not parts:
         return None
     first = next(one for one in hot if one.segment.segment_id in parts)
     sealed = [s.segment_id for s in stream.segments if s.segment_id in parts]
+    is_measured = any(division.is_measured for division in parts.values())
     return Decision(
         Action.SPLIT,
         f"{_named(first, stream)} exceed the target of {stream.policy.target_rate}"
-        + _more(len(parts) - 1),
+        + _more(len(parts) - 1)
+        + ("; divided by measured load" if is_measured else ""),
         tuple(sealed),
-        tuple(keys for segment in sealed for keys in parts[segment]),
+        tuple(keys for segment in sealed for keys in parts[segment].ranges),
     )
 
 

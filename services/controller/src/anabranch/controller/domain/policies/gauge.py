@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from anabranch.common.contracts.load import KeySketch
 from anabranch.common.model.stream import ScalingType
 from anabranch.controller.domain.load import (
     Merged,
@@ -39,11 +40,13 @@ PeriodKey = tuple[str, str, int]
 
 
 class Heard(NamedTuple):
-    """A store's latest reports, oldest first, and the segment that it serves."""
+    """A store's latest reports, oldest first, and the segment that it serves. `keys`: where the
+    keys of the segment lie, if the store told so lately."""
 
     node_id: str
     periods: Sequence[StorePeriod]
     served: ServedSegment
+    keys: KeySketch | None = None
 
 
 class Average(NamedTuple):

@@ -9,15 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from anabranch.common.contracts.load import KeySketch
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import ScalingPolicy, ScalingType, SegmentRange
 from anabranch.controller.domain.policies.gauge import Reading, WindowRate
 from anabranch.controller.domain.policies.profile import Profile
+from anabranch.controller.domain.policies.spread import HotKey, Spread, spread_of
 from anabranch.controller.domain.policies.watch import SegmentWatch
 
 ROUNDING = 1e-9
 """A rate that equals a limit but for the rounding of floats is neither above nor below it."""
+SAID_SHARE = 0.5
+"""A routing key with a larger share of a hot segment is named."""
 UNIT: Mapping[ScalingType, str] = {
     ScalingType.EVENT_RATE: "events/s",
     ScalingType.BYTE_RATE: "KiB/s",
@@ -44,6 +48,8 @@ class Finding:
     muted_s       for how long a decision that named it has still time to act
     cold_for_s    for how long it has been found cold
     why           the verdict in words, with its numbers
+    spread        how the load is spread over the keys, if the segment is hot and that is known
+    hot_key       the routing key that keeps the segment hot, as measured; None: none is known
     """
 
     segment: SegmentRange
@@ -55,6 +61,8 @@ class Finding:
     muted_s: float
     cold_for_s: float
     why: str
+    spread: Spread | None = None
+    hot_key: HotKey | None = None
 
     @property
     def is_free(self) -> bool:
@@ -84,11 +92,13 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a stream at `now_s`, with the readings of all of its segments."""
+    """One look at a stream at `now_s`, with the readings of all of its segments, and the sketches
+    of some."""
 
     stream: Subject
     profile: Profile
     readings: Mapping[SegmentId, Reading]
+    sketches: Mapping[SegmentId, KeySketch]
     now_s: float
 
     @property
@@ -101,12 +111,13 @@ class Look:
         found = self.readings[segment.segment_id]
         hot = None if found.missing else self._hot(found)
         cold = None if found.missing or hot else self._cold(found)
-        watch = self._with_halvings(segment, watch, found, hot)
+        spread = None if hot is None else self._spread(segment)
+        watch = self._with_hot_key(self._with_halvings(segment, watch, found, hot), spread)
         hot_since_s = self._since(watch.hot_since_s, is_so=hot is not None)
         cold_since_s = self._since(watch.cold_since_s, is_so=cold is not None)
         if (hot_since_s, cold_since_s) != (watch.hot_since_s, watch.cold_since_s):
             watch = replace(watch, hot_since_s=hot_since_s, cold_since_s=cold_since_s)
-        verdict, why = self._verdict(found, watch, hot, cold)
+        verdict, why = self._verdict(found, watch, hot, cold, spread)
         shown = hot or cold or _present(found)
         finding = Finding(
             segment=segment,
@@ -118,6 +129,8 @@ class Look:
             muted_s=max(0.0, watch.muted_until_s - self.now_s),
             cold_for_s=0.0 if cold_since_s is None else self.now_s - cold_since_s,
             why=why,
+            spread=spread,
+            hot_key=watch.hot_key if hot else None,
         )
         return watch, finding
 
@@ -144,15 +157,33 @@ class Look:
         is_below = found.level < below * (1 - ROUNDING)
         return rate if rate and not found.is_old and is_below else None
 
+    def _spread(self, segment: SegmentRange) -> Spread | None:
+        return spread_of(
+            self.sketches.get(segment.segment_id),
+            segment.keys,
+            self.stream.policy.type,
+            self.profile.halvings_max,
+        )
+
+    def _with_hot_key(self, watch: SegmentWatch, spread: Spread | None) -> SegmentWatch:
+        """Whether one routing key keeps the segment hot, if that is measured."""
+        if spread is None:
+            return watch
+        stays = spread.stays(2) >= self.profile.hot_key_share
+        found = spread.heaviest if stays else None
+        return watch if found == watch.hot_key else replace(watch, hot_key=found)
+
     def _with_halvings(
         self, segment: SegmentRange, watch: SegmentWatch, found: Reading, hot: WindowRate | None
     ) -> SegmentWatch:
         """Whether all of the family's load stayed in this part of it."""
         if hot is None:
-            if found.missing or not (watch.halvings or watch.inherited):
+            if found.missing or not (watch.halvings or watch.inherited or watch.hot_key):
                 return watch
             has_cooled = found.level < self.profile.cold_factor * self.target
-            return replace(watch, inherited=0.0, halvings=0.0) if has_cooled else watch
+            if not has_cooled:
+                return watch
+            return replace(watch, inherited=0.0, halvings=0.0, hot_key=None)
         if watch.halvings >= self.profile.hot_key_halvings:
             return watch  # siblings that merged with others since would only blur the share
         share = self._share(segment, watch)
@@ -160,7 +191,7 @@ class Look:
             return watch
         if share < self.profile.hot_key_share:
             return replace(watch, inherited=0.0, halvings=0.0)
-        halvings = watch.inherited + _halvings(watch.family, segment.keys)
+        halvings = watch.inherited + max(1.0, _halvings(watch.family, segment.keys))
         return replace(watch, halvings=round(halvings, 6))
 
     def _share(self, segment: SegmentRange, watch: SegmentWatch) -> float | None:
@@ -182,21 +213,35 @@ class Look:
         watch: SegmentWatch,
         hot: WindowRate | None,
         cold: WindowRate | None,
+        spread: Spread | None,
     ) -> tuple[Verdict, str]:
         if found.missing:
             return Verdict.UNKNOWN, found.missing
-        if hot is not None and watch.halvings >= self.profile.hot_key_halvings:
+        if hot is not None and watch.hot_key is not None:
+            return Verdict.HOT_KEY, (
+                f"{self._said(hot)}, {_said_key(watch.hot_key)}: one routing key is hot, and a "
+                "split does not help"
+            )
+        if hot is not None and self._was_split_in_vain(watch, spread):
             times = 2 ** round(watch.halvings)
             return Verdict.HOT_KEY, (
                 f"{self._said(hot)} stay together although its keys became {times} times fewer: "
                 "one routing key is hot, and a split does not help"
             )
         if hot is not None:
-            return Verdict.HOT, f"{self._said(hot)} exceed the target of {self.target}"
+            key = spread.heaviest if spread is not None else None
+            told = "" if key is None or key.share < SAID_SHARE else f"; {_said_key(key)}"
+            return Verdict.HOT, f"{self._said(hot)} exceed the target of {self.target}{told}"
         if cold is not None:
             limit = self.profile.cold_factor * self.target
             return Verdict.COLD, f"{self._said(cold)} are below {limit:g}"
         return Verdict.STEADY, self._steady(found)
+
+    def _was_split_in_vain(self, watch: SegmentWatch, spread: Spread | None) -> bool:
+        """Whether all load stayed together in split after split. A measured spread that promises
+        more is believed for twice as long."""
+        patience = 1 if spread is None else 2
+        return watch.halvings >= patience * self.profile.hot_key_halvings
 
     def _steady(self, found: Reading) -> str:
         present = _present(found)
@@ -221,6 +266,10 @@ def _start_of(segment: SegmentRange) -> float:
 def said(rate: float) -> str:
     """A rate as it is shown: three figures, or all of a large one."""
     return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _said_key(key: HotKey) -> str:
+    return f"{key.share:.0%} of it at position {key.position:.6f} of the key space"
 
 
 def _present(found: Reading) -> WindowRate | None:

@@ -7,8 +7,8 @@ All of it lives in the memory of the controller that owns the stream's bucket. A
 with nothing, so every rate is unknown until its windows are filled again.
 
 A part of a split segment remembers its *family*, the keys that were split, and by how many halvings
-its ancestors became narrower while all of their load stayed together. That is how one hot key is
-recognized: splitting changes nothing about it.
+its ancestors became narrower while all of their load stayed together. Where no store tells how the
+load is spread, one hot key is recognized by that: splitting changes nothing about it.
 
 A load in bursts would have segments merge in each pause and split in each burst. A stream that
 splits soon after a merge therefore becomes *patient*: its segments must be cold for twice as long
@@ -22,6 +22,7 @@ from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentRange
 from anabranch.controller.domain.policies.gauge import Gauge, new_gauge
+from anabranch.controller.domain.policies.spread import HotKey
 from anabranch.controller.domain.stream.history import overlaps
 
 PATIENCE_MAX = 16
@@ -42,10 +43,12 @@ class SegmentWatch:
     hot_since_s    since when it is hot; None: it is not
     cold_since_s   since when it is cold; None: it is not, or it is not known
     family         the keys of the segment that was split into it and others; None: of none
-    inherited      halvings that changed nothing, up to the family
+    inherited      halvings that changed nothing, up to the family; at least one for each split
     halvings       the same with its own, once its share of the family is known; it is kept until
                    the segment cools down
     merged_s       when it was made of several segments; None: it was not
+    hot_key        the routing key that keeps it hot however it is cut, as last measured; None: none
+                   was found. It is kept until the segment cools down or is measured again
     """
 
     keys: KeyRange
@@ -58,6 +61,7 @@ class SegmentWatch:
     inherited: float = 0.0
     halvings: float = 0.0
     merged_s: float | None = None
+    hot_key: HotKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,6 @@ def _begun(
     if parent.keys == keys:  # a roll: the same segment under another id
         return replace(
             new, family=parent.family, inherited=parent.inherited, halvings=parent.halvings,
-            merged_s=parent.merged_s,
+            merged_s=parent.merged_s, hot_key=parent.hot_key,
         )  # fmt: skip
     return replace(new, family=parent.keys, inherited=max(parent.inherited, parent.halvings))

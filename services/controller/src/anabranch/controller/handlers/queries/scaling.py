@@ -159,6 +159,19 @@ def _segment(
         cold_since_ms=since_ms(watch.cold_since_s),
         cooldown_ms=round(finding.cooldown_s * 1000),
         muted_ms=max(0, round((watch.muted_until_s - looked.at_s) * 1000)),
+        keys=_keys(finding),
+    )
+
+
+def _keys(finding: Finding) -> asked.SampledKeys | None:
+    spread = finding.spread
+    if spread is None:
+        return None
+    return asked.SampledKeys(
+        events=spread.count,
+        position=spread.heaviest.position,
+        share=spread.heaviest.share,
+        keyless=spread.keyless,
     )
 
 

@@ -39,6 +39,16 @@ class WindowRate(Told):
     counts: bool
 
 
+class SampledKeys(Told):
+    """By a sample of a hot segment's events: the place in the key space of the routing key with the
+    greatest share of the load, its share, and that of events without a key, of 1."""
+
+    events: int
+    position: float
+    share: float
+    keyless: float
+
+
 class SegmentFound(Segment):
     """`verdict`: `unknown`, `hot`, `hot_key` (one routing key has the load), `cold`, `steady`, or a
     word of a later release; `why` has the numbers. Times: Unix time and durations in ms."""
@@ -51,6 +61,7 @@ class SegmentFound(Segment):
     cold_since_ms: int | None = None
     cooldown_ms: int
     muted_ms: int
+    keys: SampledKeys | None = None
 
 
 class PresentDecision(Told):
