@@ -52,6 +52,7 @@ from anabranch.common.wire.messages import (
     Hello,
     KeepAlive,
     LocateOffset,
+    LocateTime,
     MergedSegment,
     MergeSegments,
     Message,
@@ -94,6 +95,10 @@ class FakeSegment:
 
     data: bytearray = field(default_factory=bytearray)
     boundaries: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    """When each append was taken, parallel to `boundaries`."""
+    now_ms: int = 0
+    """The time of the next append."""
     last_numbers: dict[bytes, int] = field(default_factory=dict)
     sealed: bool = False
     event_count: int = 0
@@ -126,6 +131,7 @@ class FakeSegment:
         self.attributes = changed
         self.data += payload
         self.boundaries.append(len(self.data))
+        self.times.append(self.now_ms)
         self.last_numbers[writer_id] = end
         self.event_count += events
         return end
@@ -155,6 +161,7 @@ class FakeSegment:
         offset = len(self.data)
         self.data += source.data
         self.boundaries += [offset + end for end in source.boundaries]
+        self.times += source.times
         self.event_count += source.event_count
         return offset
 
@@ -178,6 +185,15 @@ class FakeSegment:
         if not found:
             raise InvalidRequest("the offset lies beyond the end", offset=offset)
         return found[0]
+
+    def boundary_at(self, time_ms: int) -> int:
+        """Before the first append that is not older, at or after the start."""
+        began = 0
+        for end, taken_ms in zip(self.boundaries, self.times, strict=True):
+            if end > self.start and taken_ms >= time_ms:
+                break
+            began = end
+        return max(self.start, began)
 
 
 class FakeSegmentStore:
@@ -338,6 +354,8 @@ class FakeConnection(asyncio.Protocol):
                 self._store.segments.pop(message.segment, None)
             case LocateOffset():
                 return OffsetLocated(offset=self._segment(message).boundary(message.offset))
+            case LocateTime():
+                return OffsetLocated(offset=self._segment(message).boundary_at(message.time_ms))
         return Done()
 
     def _segment(self, request: Request) -> FakeSegment:

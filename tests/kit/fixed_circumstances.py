@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from anabranch.common.tier2.state import SegmentState
 from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, Given, Whereabouts
 from anabranch.segstore.domain.container.decide import Known
 
@@ -21,3 +22,6 @@ class FixedCircumstances:
 
     def boundary_after(self, known: Known, offset: int) -> int:
         return offset
+
+    def boundary_at_time(self, known: SegmentState, time_ms: int) -> int:
+        return known.start

@@ -17,6 +17,7 @@ SAMPLES: tuple[m.Message, ...] = (
     m.DeleteSegment(segment=SEGMENT, stamp=STAMP),
     m.GetSegmentInfo(segment=SEGMENT, even_gone=True),
     m.LocateOffset(segment=SEGMENT, offset=5),
+    m.LocateTime(segment=SEGMENT, time_ms=5),
     m.SetupAppend(segment=SEGMENT, writer_id=WRITER, session=1),
     m.Append(session=1, first_event_number=1, count=1, trace_parent="00-1-2-01"),
     m.ReadSegment(segment=SEGMENT, offset=0, size_max=1000, wait_ms=1),

@@ -21,8 +21,8 @@ from anabranch.segstore.domain.container.circumstances import (
     NOTHING_GIVEN,
     Answer,
     Circumstances,
+    Elsewhere,
     Given,
-    InTierTwo,
 )
 from anabranch.segstore.domain.container.decide import Duplicate, decide_append, decide_setup
 from anabranch.segstore.domain.container.evolve import SegmentMap
@@ -120,7 +120,7 @@ def condition_on_the_applied_state() -> AbstractContextManager[object]:
 
     def careless(
         self: Container, request: Request, deliver: Deliver, given: Given = NOTHING_GIVEN
-    ) -> InTierTwo | None:
+    ) -> Elsewhere | None:
         applied = self.applied.state
 
         def answer(state: SegmentMap, request: AppendOnce, around: Circumstances) -> Answer:

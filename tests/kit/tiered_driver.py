@@ -10,13 +10,14 @@ from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, Tombstone
 from anabranch.common.wire.messages import (
     LocateOffset,
+    LocateTime,
     Message,
     OffsetLocated,
     ReadSegment,
     Request,
     TruncateSegment,
 )
-from anabranch.segstore.domain.container.circumstances import Given
+from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN
 from anabranch.segstore.ports import CatalogEntry, LogAddress, TierTwo
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.pauses import drawn_from
@@ -25,7 +26,7 @@ from anabranch.segstore.shell.container.reader import (
     read_now,
 )
 from anabranch.segstore.shell.container.replies import Deliver
-from anabranch.segstore.shell.container.tiered_boundaries import find_boundaries
+from anabranch.segstore.shell.container.tiered_boundaries import look_up
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.memory.granule import Granule
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -65,7 +66,7 @@ def ask_through(
     """One request without a desk around it, wherever the boundaries that it depends on are."""
     place = container.ask(request, deliver)
     if place is not None:
-        given = Given(tiered=wait(find_boundaries(tier_two, place)))
+        given = wait(look_up(tier_two, place, NOTHING_GIVEN))
         assert container.ask(request, deliver, given) is None
 
 
@@ -183,8 +184,14 @@ class TieredDriver(ContainerDriver):
 
     def locate(self, offset: int, segment: str = SEGMENT) -> OffsetLocated:
         """The first boundary at or after `offset`, wherever it is known."""
-        request = LocateOffset(segment=segment, offset=offset)
-        found: list[Message] = []
+        return self._located(LocateOffset(segment=segment, offset=offset))
+
+    def locate_time(self, time_ms: int, segment: str = SEGMENT) -> OffsetLocated:
+        """The boundary before the first append that is not older, wherever it is known."""
+        return self._located(LocateTime(segment=segment, time_ms=time_ms))
+
+    def _located(self, request: Request) -> OffsetLocated:
+        segment, found = request.segment, list[Message]()
         with self.container.residency.pinned(segment):
             self.now(segment, lambda: None)
             ask_through(self.container, self.tier_two, self.wait, request, found.append)

@@ -20,6 +20,7 @@ from anabranch.common.wire.messages import (
     GetSegmentInfo,
     Hello,
     LocateOffset,
+    LocateTime,
     Message,
     OffsetLocated,
     ReadSegment,
@@ -80,6 +81,9 @@ async def test_the_life_of_a_segment(client: WireClient) -> None:
     assert (info.length, info.event_count, info.tiered_length) == (len(block), 2, 0)
     located = await client.call(LocateOffset(segment=SEGMENT, offset=1))
     assert located == OffsetLocated(offset=len(block))
+    for time_ms, offset in ((0, 0), (2**62, len(block))):
+        found = await client.call(LocateTime(segment=SEGMENT, time_ms=time_ms))
+        assert found == OffsetLocated(offset=offset)
     assert await client.call(SealSegment(segment=SEGMENT, stamp=Stamp(1, 2))) == Sealed(
         length=len(block)
     )

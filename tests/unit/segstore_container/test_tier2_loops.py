@@ -145,6 +145,9 @@ class _TierTwo:
     async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
         raise AssertionError("nothing is in tier 2")
 
+    async def entry_times(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
+        raise AssertionError("nothing is in tier 2")
+
     async def close(self) -> None:
         raise AssertionError("nobody moves it")
 

@@ -90,6 +90,7 @@ def test_kind_numbers_are_frozen() -> None:
         20: "TruncateSegment", 21: "MergeSegments", 22: "UpdateAttributes", 23: "GetAttributes",
         24: "ConditionalAppend", 48: "Truncated", 49: "SegmentsMerged", 50: "AttributeValues",
         25: "CreateTransient", 51: "SegmentCreated", 26: "CheckTruncation",
+        27: "LocateTime",
     }  # fmt: skip
 
 

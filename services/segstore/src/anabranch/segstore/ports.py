@@ -319,6 +319,12 @@ class TierTwo(StoredCatalog, Protocol):
         """
         ...
 
+    async def entry_times(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
+        """The boundaries that the chunk lists, ascending up to the end of the reference, each with
+        the time of the youngest append since the one before it. Raises CorruptChunk.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TieredExtents:

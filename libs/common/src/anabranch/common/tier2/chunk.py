@@ -35,7 +35,8 @@ _UNCHECKED = struct.Struct("<IHH")
 
 @dataclass(frozen=True, slots=True)
 class SparseEntry:
-    """An append boundary, relative to its piece: bytes and events before it, time appended."""
+    """An append boundary, relative to its piece: bytes and events before it, and the time of the
+    youngest append since the entry before."""
 
     offset: int
     event_count: int

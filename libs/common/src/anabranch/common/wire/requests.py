@@ -144,6 +144,19 @@ class LocateOffset(Request, frozen=True, kw_only=True):
     offset: int
 
 
+class LocateTime(Request, frozen=True, kw_only=True):
+    """→ OffsetLocated: the boundary before the first append that is not older than `time_ms`.
+
+    All appends before it are older; it is the segment's end if all are, and its start if none is.
+    Times are Unix ms by the clock of the store that took the append. Events of a transaction have
+    the time at which they were written into it. For appends that only tier 2 has, the boundary may
+    lie up to 64 KiB too early, because chunks list one time per 64 KiB; among appends of
+    transactions it may lie too late by as long as these were open.
+    """
+
+    time_ms: int
+
+
 class SetupAppend(Request, frozen=True, kw_only=True):
     """Open the append session `session` of (writer id, segment) on this connection.
 
@@ -240,6 +253,7 @@ REQUESTS = (
     RequestKind(23, GetAttributes, AttributeValues, "attributes"),
     RequestKind(13, GetSegmentInfo, SegmentInfo, "info"),
     RequestKind(14, LocateOffset, OffsetLocated, "locate"),
+    RequestKind(27, LocateTime, OffsetLocated, "locate_time"),
     RequestKind(18, FlushContainer, Done, "flush"),
     RequestKind(15, SetupAppend, AppendSetup, "setup"),
     RequestKind(19, AppendOnce, Appended, "append"),

@@ -1,21 +1,21 @@
 """Control requests on segments: one path for all verbs of `VERBS`, shared by every door.
 
 The desk finds the container, loads the segments and asks the container. `deliver` gets the answer
-once everything that it depends on is durable. If the answer depends on append boundaries that only
-tier 2 knows, the desk looks them up and asks the container again. An error that prevents a decision
-(wrong store, container not open) is raised, or delivered if the request had to wait.
+once everything that it depends on is durable. If the answer depends on append boundaries or times
+that only tier 2 knows, the desk looks them up and asks the container again. An error that prevents
+a decision (wrong store, container not open) is raised, or delivered if the request had to wait.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anabranch.common.errors import AnabranchError, BadPacket, DiskFailed, Unavailable
 from anabranch.common.wire.messages import FlushContainer, Message, Request, failed
 from anabranch.segstore.domain.container.answer import VERBS
-from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, Given, InTierTwo
+from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, Elsewhere, Given
 from anabranch.segstore.shell.container.replies import Deliver
-from anabranch.segstore.shell.container.tiered_boundaries import find_boundaries
+from anabranch.segstore.shell.container.tiered_boundaries import look_up
 from anabranch.segstore.shell.node.store import OpenContainer, Store
 
 Spawn = Callable[[Coroutine[None, None, None]], None]
@@ -66,14 +66,14 @@ class ControlDesk:
 
 
 async def _ask_tier_two(
-    found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: InTierTwo
+    found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: Elsewhere
 ) -> None:
-    """Look up the boundaries that the answer depends on, and ask again."""
+    """Look up what the answer depends on, and ask again."""
     try:
         async with asyncio.timeout(TIER_TWO_DEADLINE_S):
-            tiered = await find_boundaries(found.tier_two, place)
-        again = found.container.ask(request, deliver, replace(given, tiered=tiered))
-        assert again is None, "the boundaries that it asked for are given"
+            known = await look_up(found.tier_two, place, given)
+        again = found.container.ask(request, deliver, known)
+        assert again is None, "what it asked for is given"
     except (AnabranchError, OSError, TimeoutError) as error:
         deliver(failed(tier_two_error(error)))
     finally:

@@ -2,7 +2,7 @@
 
     ask(request) ──► VERBS[type(request)] ──► answer(state, request, circumstances)
                                                  ├──► Answer(operation or nothing, reply)
-                                                 ├──► InTierTwo: look there, then ask again
+                                                 ├──► Elsewhere: look there, then ask again
                                                  └──► raises the rejection
 
 Each function receives the map of segments that the row's `sees` selects, and changes nothing. A new
@@ -32,6 +32,7 @@ from anabranch.common.wire.messages import (
     GetAttributes,
     GetSegmentInfo,
     LocateOffset,
+    LocateTime,
     MergeSegments,
     OffsetLocated,
     Request,
@@ -47,7 +48,9 @@ from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX
 from anabranch.segstore.domain.container.circumstances import (
     Answer,
     Circumstances,
+    Elsewhere,
     InTierTwo,
+    TimesInTierTwo,
     Whereabouts,
 )
 from anabranch.segstore.domain.container.decide import (
@@ -206,6 +209,19 @@ def answer_locate(
     return Answer(NO_CHANGE, OffsetLocated(offset=higher))
 
 
+def answer_locate_time(
+    state: SegmentMap, request: LocateTime, around: Circumstances
+) -> Answer | TimesInTierTwo:
+    """→ OffsetLocated. Raises SegmentNotFound, and the errors of `boundary_at_time`."""
+    known = state.known(request.segment)
+    if not isinstance(known, SegmentState):
+        raise gone(known, request.segment)
+    found = around.boundary_at_time(known, request.time_ms)
+    if isinstance(found, TimesInTierTwo):
+        return found
+    return Answer(NO_CHANGE, OffsetLocated(offset=found))
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -233,7 +249,7 @@ class Verb(Generic[R]):
     """
 
     title: str
-    answer: Callable[[SegmentMap, R, Circumstances], Answer | InTierTwo]
+    answer: Callable[[SegmentMap, R, Circumstances], Answer | Elsewhere]
     sees: Sees
     names: Callable[[R], tuple[str, ...]]
 
@@ -250,7 +266,7 @@ def _with_sources(request: MergeSegments) -> tuple[str, ...]:
 def _row(
     request: type[R],
     title: str,
-    answer: Callable[[SegmentMap, R, Circumstances], Answer | InTierTwo],
+    answer: Callable[[SegmentMap, R, Circumstances], Answer | Elsewhere],
     sees: Sees = Sees.PENDING,
     names: Callable[[R], tuple[str, ...]] = _only_its_own,
 ) -> tuple[type[Request], Verb[Request]]:
@@ -272,5 +288,6 @@ VERBS: Mapping[type[Request], Verb[Request]] = dict(
         _row(GetAttributes, "attributes", answer_attributes, Sees.PENDING_WHILE_ROOM),
         _row(GetSegmentInfo, "segment info", answer_info, Sees.PENDING_WHILE_ROOM),
         _row(LocateOffset, "locate offset", answer_locate, Sees.DURABLE),
+        _row(LocateTime, "locate time", answer_locate_time, Sees.DURABLE),
     )
 )  # fmt: skip

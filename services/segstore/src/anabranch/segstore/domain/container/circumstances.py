@@ -1,14 +1,14 @@
 """The parts of an answer, and everything besides the segments that it depends on.
 
-The container provides the circumstances. If an answer depends on append boundaries that only tier 2
-knows, the place to look at is returned instead (`InTierTwo`), and the request is asked again with
-the boundaries found there (`Given.tiered`).
+The container provides the circumstances. If an answer depends on append boundaries or times that
+only tier 2 knows, the place to look at is returned instead (`Elsewhere`), and the request is asked
+again with the finding (`Given`).
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from anabranch.common.tier2.state import TieredExtent
+from anabranch.common.tier2.state import SegmentState, TieredExtent
 from anabranch.common.wire.messages import Message
 from anabranch.segstore.domain.container.decide import Duplicate, Known, NoChange
 from anabranch.segstore.domain.container.operations import Operation
@@ -43,6 +43,20 @@ class InTierTwo:
 
 
 @dataclass(frozen=True, slots=True)
+class TimesInTierTwo:
+    """The times of the appends in these extents of the segment `number`, ascending, are asked for:
+    where does the first one begin that is not older than `time_ms`?"""
+
+    number: int
+    extents: tuple[TieredExtent, ...]
+    time_ms: int
+
+
+Elsewhere = InTierTwo | TimesInTierTwo
+"""The thing to look up before the request is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
 class TieredBoundaries:
     """The append boundaries next to an offset of the segment `number`, as tier 2 knows them.
 
@@ -55,16 +69,26 @@ class TieredBoundaries:
 
 
 @dataclass(frozen=True, slots=True)
+class TieredTime:
+    """The answer to `asked`: the boundary before the first append that is young enough, as tier 2
+    knows it; None: all of these appends are older."""
+
+    asked: TimesInTierTwo
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """Values that come with a request besides its message.
 
     `payload`: the bytes to append. `name`: the name of the transient segment to create, drawn by
-    the store. `tiered`: the boundaries that an earlier answer requested from tier 2.
+    the store. `tiered` and `tiered_time`: the findings that earlier answers requested.
     """
 
     payload: bytes = b""
     name: str = ""
     tiered: TieredBoundaries | None = None
+    tiered_time: TieredTime | None = None
 
 
 NOTHING_GIVEN = Given()
@@ -93,4 +117,11 @@ class Circumstances(Protocol):
 
     def boundary_after(self, known: Known, offset: int) -> int | InTierTwo:
         """The first append boundary at or after `offset`; otherwise like `boundary_before`."""
+        ...
+
+    def boundary_at_time(self, known: SegmentState, time_ms: int) -> int | TimesInTierTwo:
+        """The durable append boundary before the first append that is not older than `time_ms`.
+
+        Raises Unavailable if the bytes moved to tier 2 after the given finding.
+        """
         ...

@@ -117,14 +117,19 @@ def _pieces(segment: SegmentCut, run: UntieredRun, limits: ChunkLimits) -> list[
 
 
 def _sparse(marks: Sequence[AppendMark], start: int, interval: int) -> tuple[SparseEntry, ...]:
-    """One entry per `interval` bytes, at the first mark that reaches it, and the last mark."""
+    """One entry per `interval` bytes, at the first mark that reaches it, and the last mark.
+
+    Its time is that of the youngest append since the entry before it.
+    """
     entries: list[SparseEntry] = []
-    reached, event_count = start, 0
+    reached, event_count, youngest_ms = start, 0, marks[0].time_ms
     for mark in marks:
         event_count += mark.event_count
+        youngest_ms = max(youngest_ms, mark.time_ms)
         if mark.offset >= reached + interval or mark is marks[-1]:
             reached = mark.offset
-            entries.append(SparseEntry(mark.offset - start, event_count, mark.time_ms))
+            entries.append(SparseEntry(mark.offset - start, event_count, youngest_ms))
+            youngest_ms = 0
     return tuple(entries)
 
 

@@ -3,10 +3,20 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from anabranch.segstore.domain.container.circumstances import Given, InTierTwo, Whereabouts
+from anabranch.common.tier2.state import SegmentState
+from anabranch.segstore.domain.container.circumstances import (
+    Given,
+    InTierTwo,
+    TimesInTierTwo,
+    Whereabouts,
+)
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import Operation
-from anabranch.segstore.shell.memory.boundaries import boundary_after, boundary_before
+from anabranch.segstore.shell.memory.boundaries import (
+    boundary_after,
+    boundary_at_time,
+    boundary_before,
+)
 from anabranch.segstore.shell.memory.read_index import ReadIndex
 
 
@@ -38,3 +48,7 @@ class ContainerCircumstances:
     def boundary_after(self, known: Known, offset: int) -> int | InTierTwo:
         """See `Circumstances`."""
         return boundary_after(known, offset, self.index, self.given.tiered)
+
+    def boundary_at_time(self, known: SegmentState, time_ms: int) -> int | TimesInTierTwo:
+        """See `Circumstances`."""
+        return boundary_at_time(known, time_ms, self.index, self.given.tiered_time)

@@ -27,8 +27,10 @@ from anabranch.segstore.domain.container.answer import VERBS, Sees
 from anabranch.segstore.domain.container.circumstances import (
     NOTHING_GIVEN,
     Answer,
+    Elsewhere,
     Given,
     InTierTwo,
+    TimesInTierTwo,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
@@ -226,20 +228,20 @@ class Container:
 
     def ask(
         self, request: Request, deliver: Deliver, given: Given = NOTHING_GIVEN
-    ) -> InTierTwo | None:
+    ) -> Elsewhere | None:
         """Answer a request by its row of `VERBS`, once all that the answer depends on is durable.
 
-        All segments that the row names are resident. If the answer depends on append boundaries in
-        tier 2, the container answers nothing and returns their place; the caller looks them up and
-        asks again. Raises Unavailable.
+        All segments that the row names are resident. If the answer depends on what only tier 2
+        knows, the container answers nothing and returns the place; the caller looks it up and asks
+        again. Raises Unavailable.
         """
         self.check_serving()
         verb = VERBS[type(request)]
         state = self._seen_by(verb.sees)
-        answer: Answer | AnabranchError | InTierTwo
+        answer: Answer | AnabranchError | Elsewhere
         try:
             answer = verb.answer(state, request, self._circumstances(given))
-            if isinstance(answer, InTierTwo):
+            if isinstance(answer, InTierTwo | TimesInTierTwo):
                 return answer
             assert state is self._pending or isinstance(answer.decision, NoChange)
             self._perform(answer.decision)

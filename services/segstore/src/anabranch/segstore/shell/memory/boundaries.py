@@ -8,7 +8,12 @@ from collections.abc import Iterable
 
 from anabranch.common.errors import Unavailable
 from anabranch.common.tier2.state import SegmentState
-from anabranch.segstore.domain.container.circumstances import InTierTwo, TieredBoundaries
+from anabranch.segstore.domain.container.circumstances import (
+    InTierTwo,
+    TieredBoundaries,
+    TieredTime,
+    TimesInTierTwo,
+)
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
@@ -52,6 +57,25 @@ def boundary_after(
     segment = index.get(known.number)
     assert segment is not None
     return segment.extent_at(offset) or segment.boundary(offset)
+
+
+def boundary_at_time(
+    known: SegmentState, time_ms: int, index: ReadIndex, tiered: TieredTime | None
+) -> int | TimesInTierTwo:
+    """The durable boundary before the first append that is not older than `time_ms`.
+
+    `tiered`: the finding of tier 2 about the extents that an earlier call named. Raises Unavailable
+    if it does not cover all extents that count now.
+    """
+    segment = index.get(known.number)
+    assert segment is not None
+    in_pieces, unknown = segment.older_than(time_ms)
+    if tiered is None:
+        return TimesInTierTwo(known.number, unknown, time_ms) if unknown else in_pieces
+    if tiered.asked.number != known.number or not set(unknown) <= set(tiered.asked.extents):
+        raise Unavailable("the bytes moved during the search", segment=known.name)
+    found = in_pieces if tiered.offset is None else min(tiered.offset, in_pieces)
+    return max(found, known.start)
 
 
 def _same(known: SegmentState, tiered: TieredBoundaries) -> TieredBoundaries:

@@ -322,6 +322,32 @@ class SegmentIndex:
         at = bisect_right(self._ends, offset, first, first + piece.count)
         return self._ends[at - 1] if at > first else piece.start
 
+    def older_than(self, time_ms: int) -> tuple[int, tuple[TieredExtent, ...]]:
+        """(the boundary before the first append in the pieces that is not older, the extents before
+        it whose appends are in no piece). The boundary is the segment's end if all are older."""
+        unknown: list[TieredExtent] = []
+        reached = self.start
+        for piece in self._pieces:
+            unknown += self._extents_over(reached, piece.start)
+            first, began = piece.first - self._first, piece.start
+            stop = first + piece.count
+            if piece.end > self.start and max(self._times[first:stop]) >= time_ms:
+                for ended, at_ms in zip(
+                    self._ends[first:stop], self._times[first:stop], strict=True
+                ):
+                    if at_ms >= time_ms and ended > self.start:
+                        return max(began, self.start), tuple(unknown)
+                    began = ended
+            reached = max(reached, piece.end)
+        return self.length, (*unknown, *self._extents_over(reached, self.length))
+
+    def _extents_over(self, start: int, end: int) -> list[TieredExtent]:
+        """The extents that hold some of the bytes [start, end)."""
+        at = max(bisect_right(self._extent_starts, start) - 1, 0)
+        stop = bisect_left(self._extent_starts, end)
+        found = self._extents[at:stop] if start < end else []
+        return [extent for extent in found if extent.start + extent.ref.length > start]
+
     @property
     def adopted(self) -> tuple[TieredExtent, ...]:
         """Extents that no manifest records as this segment's yet, ascending."""

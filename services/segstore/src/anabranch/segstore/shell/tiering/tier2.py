@@ -419,6 +419,10 @@ class ContainerTierTwo:
         at = bisect_right(offsets, offset) - 1
         return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
 
+    async def entry_times(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
+        """See `ports.TierTwo.entry_times`."""
+        return tuple((found.offset, found.time_ms) for found in await self._reader.entries(ref))
+
 
 def entries_of(catalog: Catalog) -> dict[str, CatalogEntry | Tombstone]:
     """All entries of a catalog, by name."""
