@@ -72,6 +72,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "abandon_tail": q.AbandonTail,
     "enable_container": q.EnableContainer,
     "head_cut": sq.HeadCut,
+    "segments_at_time": sq.SegmentsAtTime,
     "successors": sq.Successors,
     "epoch_segments": sq.EpochSegments,
     "segments_between": sq.SegmentsBetween,

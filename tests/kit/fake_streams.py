@@ -46,6 +46,8 @@ class FakeStream:
     subscribers: dict[str, SubscriberDescription] = field(default_factory=dict)
     marks: dict[str, WriterMark] = field(default_factory=dict)
     """By writer id."""
+    begun_ms: dict[int, int] = field(default_factory=dict)
+    """Epoch → when it began, as far as a test says so; otherwise it began at 0."""
 
     def __post_init__(self) -> None:
         for number, keys in enumerate(even_ranges(self.segment_count)):
@@ -138,6 +140,8 @@ class FakeStream:
                 return self._successors(ref, query.segment_id)
             case sq.HeadCut():
                 return self._cut(ref, self.head)
+            case sq.SegmentsAtTime():
+                return self._at_time(ref, query.time_ms)
             case sq.EpochSegments():
                 if query.stream_epoch > self.epoch + any(
                     life.sealed_epoch is None and life.followers for life in self.lives.values()
@@ -152,6 +156,14 @@ class FakeStream:
                 )
                 return self._between(ref, start, end)
         raise AssertionError(query)
+
+    def _at_time(self, ref: StreamRef, time_ms: int) -> sq.CutFound:
+        """The head, unless an epoch after it is known to have begun by then."""
+        begun = [epoch for epoch, at_ms in self.begun_ms.items() if at_ms <= time_ms]
+        epoch = max(begun, default=0)
+        if epoch <= max(epoch_of(segment) for segment in self.head):  # type: ignore[arg-type]
+            return self._cut(ref, self.head)
+        return self._cut(ref, {life.segment_id: 0 for life in self.of_epoch(epoch)})
 
     def _successors(self, ref: StreamRef, segment: int) -> sq.SuccessorsFound:
         life = self.lives.get(segment)

@@ -19,6 +19,7 @@ from anabranch.client.groups.state import Checkpoint, GroupEnd, GroupSegment, Re
 from anabranch.client.groups.succession import end_offset
 from anabranch.client.reading.events import Event, EventBatch
 from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.times.follower import WatermarkFollower
 from anabranch.client.runtime import Runtime
 from anabranch.common.errors import (
     EventsTruncated,
@@ -28,7 +29,7 @@ from anabranch.common.errors import (
     Retry,
     Unknown,
 )
-from anabranch.common.model.names import stream_ref
+from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig
 from kit.group_log import SimGroupHandle, SimGroupLog
 from kit.group_process import ProcessTasks, SimProcess
@@ -306,6 +307,7 @@ class SimReader:
         parts = GroupReaderParts(
             cast(Any, SimGroupHandle(world.log, self.process)),
             source, news, Surroundings(self._unread, self._completed), self._watch,
+            _no_watermarks,
         )  # fmt: skip
 
         async def open_parts() -> GroupReaderParts:
@@ -459,3 +461,7 @@ def streams_of(rng: Random, counts: Counter[str], number: int) -> list[SimStream
 
 def config_of(streams: list[SimStream], **given: Any) -> ReaderGroupConfig:
     return ReaderGroupConfig(tuple(GroupStream(str(each.ref)) for each in streams), **given)
+
+
+async def _no_watermarks(stream: StreamRef) -> WatermarkFollower:
+    raise AssertionError(f"nobody asks for the windows of {stream}")

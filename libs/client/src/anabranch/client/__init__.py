@@ -27,6 +27,7 @@ from anabranch.client.connecting import Connecting, connect
 from anabranch.client.groups.admin import ReaderGroups
 from anabranch.client.groups.group import GroupCheckpoint, ReaderGroup
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
+from anabranch.client.groups.reset_preview import ResetPreview, StreamReset
 from anabranch.client.groups.status import (
     CheckpointStatus,
     Lag,
@@ -41,6 +42,8 @@ from anabranch.client.reading.events import Event, EventBatch
 from anabranch.client.reading.frontier import Position
 from anabranch.client.reading.pointers import EventPointer
 from anabranch.client.reading.reader import EventReader
+from anabranch.client.reading.times.cut_at import TimeCut
+from anabranch.client.reading.times.window import TimeWindow
 from anabranch.client.serializers import (
     ArrowSerializer,
     BytesSerializer,
@@ -297,6 +300,7 @@ __all__ = [
     "ReaderNotFound",
     "ReaderRemoved",
     "ReaderSettings",
+    "ResetPreview",
     "RetentionHolder",
     "RetentionPlan",
     "RetentionPolicy",
@@ -341,6 +345,7 @@ __all__ = [
     "StreamNotFound",
     "StreamNotSealed",
     "StreamRef",
+    "StreamReset",
     "StreamSealed",
     "StreamState",
     "Streams",
@@ -348,6 +353,8 @@ __all__ = [
     "SubscriberNotFound",
     "SuccessorsFound",
     "TextSerializer",
+    "TimeCut",
+    "TimeWindow",
     "TimedOut",
     "TlsFiles",
     "TooManyCheckpoints",

@@ -153,7 +153,7 @@ class Client:
     @property
     def streams(self) -> Streams:
         """Create, change, scale, truncate, seal, delete and describe streams."""
-        return Streams(self._control)
+        return Streams(self._control, self.ranges())
 
     @property
     def reader_groups(self) -> ReaderGroups:
@@ -285,7 +285,9 @@ class Client:
         settings: ReaderSettings | None = None,
         serializer: Serializer[T] | None = None,
     ) -> EventReader[T]:
-        """A reader of all segments: from the head, from the tail, or from `positions()`.
+        """A reader of all segments: from the head, the tail, a time, or from `positions()`.
+
+        A time is a `datetime` with a zone or Unix ms; `Streams.cut_at` finds its place.
 
         With `until_tail`, it ends at the length that each segment has when reading starts;
         otherwise it waits for more until the stream is sealed. The payloads are the values of its

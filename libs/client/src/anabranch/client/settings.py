@@ -175,6 +175,9 @@ class ReaderSettings:
     last ones. At the tail, the store waits `wait_ms` before it answers without data. The reader
     fails after `retry_timeout_s` without an answer.
 
+    `time_windows`: Arrow batches carry the window of event time of their events, by the stream's
+    watermarks, which the reader then follows. `EventReader.time_window` works without it.
+
     ::
 
         settings = ReaderSettings(read_ahead_bytes=8 * 1024 * 1024)
@@ -186,6 +189,7 @@ class ReaderSettings:
     read_size_bytes: int = 2 * MIB
     wait_ms: int = 10_000
     retry_timeout_s: float = 60.0
+    time_windows: bool = False
 
     def __post_init__(self) -> None:
         if min(self.read_ahead_bytes, self.read_size_bytes) < 1 or self.wait_ms < 0:

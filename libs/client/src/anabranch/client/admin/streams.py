@@ -15,6 +15,10 @@ from anabranch.client.admin.policy_views import PolicyViews
 from anabranch.client.admin.reshaping import Reshaping, merge, split
 from anabranch.client.admin.stream_views import StreamViews
 from anabranch.client.cuts import Cut, stream_cut
+from anabranch.client.reading.ranges import SegmentRanges
+from anabranch.client.reading.times.cut_at import TimeCut
+from anabranch.client.reading.times.instants import Instant
+from anabranch.client.wire.control import ControlPlane
 from anabranch.common.contracts.commands import (
     CreateStream,
     DeleteStream,
@@ -40,6 +44,26 @@ class Streams(StreamViews, PolicyViews):
         await client.streams.create("plant/sensors", segments=4)
         print(await client.streams.describe("plant/sensors"))
     """
+
+    def __init__(self, control: ControlPlane, ranges: SegmentRanges) -> None:
+        super().__init__(control)
+        self._ranges = ranges
+
+    async def cut_at(self, stream: str | StreamRef, instant: Instant) -> TimeCut:
+        """The stream's cut at a time (a `datetime` with a zone, or Unix ms): by watermarks where
+        they reach back to it, else by the times at which the stores took the appends.
+
+        It never lies before the head. Its positions are a start of a reader or of a group, and a
+        cut to truncate at. Raises StreamNotFound, InvalidRequest (a time without a zone),
+        CorruptBlock (damaged watermarks), Unavailable.
+
+        ::
+
+            cut = await client.streams.cut_at("plant/sensors", 1_763_640_000_000)
+            print(cut.basis, cut.positions)
+        """
+        ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
+        return await self._ranges.cut_at(ref, instant)
 
     async def create(
         self,

@@ -11,6 +11,7 @@ from typing import Literal, Unpack
 from anabranch.client.admin.operations import Operation, Sending, send
 from anabranch.client.cuts import Cut, stream_cut
 from anabranch.client.reading.places import Places
+from anabranch.client.reading.times.instants import Instant
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
 from anabranch.common.contracts.queries import PAGE_SIZE_MAX
 from anabranch.common.contracts.reader_groups import (
@@ -102,6 +103,7 @@ class ReaderGroups:
         config: ReaderGroupConfig | None = None,
         *,
         start: Mapping[str, tuple[int, int]] | None = None,
+        to_time: Instant | None = None,
         expected_generation: int | None = None,
         **how: Unpack[Sending],
     ) -> Operation:
@@ -109,6 +111,8 @@ class ReaderGroups:
 
         The group's present readers raise ReaderGroupReset. `start` (full segment name → position)
         replaces the start of each stream that it names, for example with the cut of a checkpoint.
+        `to_time` (a `datetime` with a zone, or Unix ms) replaces the start of every stream with its
+        cut at that time, see `Streams.cut_at`; `ReaderGroup.preview_reset` shows the effect.
         `expected_generation`: refuse if the group has another one. Raises ReaderGroupNotFound,
         GenerationMismatch, StreamNotFound, InvalidCut, InvalidPosition.
 
@@ -121,7 +125,11 @@ class ReaderGroups:
         if config is None:
             present = await self.describe(group)
             config, incarnation = present.config, present.incarnation
+        if start is not None and to_time is not None:
+            raise InvalidRequest("a reader group is reset to positions or to a time, not to both")
         asked = config if start is None else _starting_at(config, start)
+        if to_time is not None:
+            asked = await self._at_time(config, to_time)
         asked = await self._places.checked_config(asked)
         return await send(
             self._control,
@@ -243,6 +251,13 @@ class ReaderGroups:
             "list_subscribers", query, SubscriberList, timeout_s=QUERY_TIMEOUT_S
         )
         return found.subscribers
+
+    async def _at_time(self, config: ReaderGroupConfig, instant: Instant) -> ReaderGroupConfig:
+        streams = [
+            replace(each, start=await self._places.at_time(each.ref, instant))
+            for each in config.streams
+        ]
+        return replace(config, streams=tuple(streams))
 
     async def _from_tail(self, config: ReaderGroupConfig) -> ReaderGroupConfig:
         """The streams' tails are independent, so they are looked up one after the other."""

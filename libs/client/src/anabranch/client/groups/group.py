@@ -14,9 +14,11 @@ from anabranch.client.groups.liveness import PeerWatch, is_still
 from anabranch.client.groups.member import LISTEN_SHARE
 from anabranch.client.groups.reader import GroupReader, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
+from anabranch.client.groups.reset_preview import ResetPreview
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
 from anabranch.client.groups.status import Lag, ReaderGroupStatus
 from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.times.instants import Instant
 from anabranch.client.serializers import Serializer
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription
 from anabranch.common.errors import (
@@ -81,6 +83,10 @@ class GroupParts(Protocol):
     ) -> GroupReader[T]: ...
 
     async def status(self, group: str, state: ReaderGroupState) -> ReaderGroupStatus: ...
+
+    async def preview(
+        self, group: str, state: ReaderGroupState, to_time: Instant
+    ) -> ResetPreview: ...
 
     async def checked(
         self, positions: Mapping[str, Position], segments: Iterable[str]
@@ -208,6 +214,19 @@ class ReaderGroup:
             saved = await group.positions()
         """
         return (await self._fetched()).present.positions()
+
+    async def preview_reset(self, to_time: Instant) -> ResetPreview:
+        """The effect of `reader_groups.reset(group, to_time=…)`: the bytes that the group would
+        read again, and those that it would leave out. Changes nothing.
+
+        Raises StreamNotFound, InvalidRequest (a time without a zone), CorruptBlock.
+
+        ::
+
+            preview = await group.preview_reset(1_763_640_000_000)
+            print([(one.stream, one.again_bytes) for one in preview.streams])
+        """
+        return await self._parts.preview(str(self.ref), (await self._fetched()).present, to_time)
 
     # --- checkpoints ----------------------------------------------------------------------
 

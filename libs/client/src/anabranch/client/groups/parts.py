@@ -12,6 +12,7 @@ from anabranch.client.groups.codec import ReaderGroupCodec
 from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
+from anabranch.client.groups.reset_preview import ResetPreview, preview
 from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_of
 from anabranch.client.groups.status import ReaderGroupStatus, status_of
 from anabranch.client.one_segment.revisioned_stream import RevisionedStream
@@ -21,16 +22,17 @@ from anabranch.client.reading.frontier import Position
 from anabranch.client.reading.intake import Intake
 from anabranch.client.reading.places import checked
 from anabranch.client.reading.ranges import SegmentRanges
+from anabranch.client.reading.times.follower import WatermarkFollower, new_follower
+from anabranch.client.reading.times.instants import Instant
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import BackoffSettings, OneSegmentSettings
-from anabranch.client.wire.control import ControlPlane, SegmentDirectory
+from anabranch.client.wire.control import ControlPlane, SegmentDirectory, current_segments
 from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
 from anabranch.common.errors import NotFound, Retry, Unknown
 from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref
 from anabranch.common.model.reader_group import GroupRetention, PositionCut, SegmentPosition
-from anabranch.common.wire.messages import SegmentInfo
 
 T = TypeVar("T", default=bytes)
 
@@ -55,7 +57,7 @@ class ClientGroupParts:
             control=self._control,
             directory=self._directory,
             clock=self._runtime.clock,
-            info=self._info,
+            calls=self._calls,
             new_backoff=self._new_backoff,
         )
 
@@ -89,8 +91,9 @@ class ClientGroupParts:
             news = asyncio.Event()
             source = Intake(self._control, self._directory, self._runtime, settings.reading, news)
             return GroupReaderParts(
-                log, source, news, self._surroundings(access, log), self._watch(access, log)
-            )
+                log, source, news, self._surroundings(access, log), self._watch(access, log),
+                self._follower,
+            )  # fmt: skip
 
         return GroupReader(
             reader_id,
@@ -105,10 +108,18 @@ class ClientGroupParts:
         ranges = self._ranges()
         return await status_of(group, state, parts=self, ranges=ranges, clock=self._runtime.clock)
 
+    async def preview(self, group: str, state: ReaderGroupState, to_time: Instant) -> ResetPreview:
+        return await preview(group, state, to_time, self)
+
     async def checked(
         self, positions: Mapping[str, Position], segments: Iterable[str]
     ) -> dict[str, Position]:
         return await checked(self._ranges(), positions, segments)
+
+    async def _follower(self, stream: StreamRef) -> WatermarkFollower:
+        """A follower of the watermarks of the stream's present life. Raises StreamNotFound."""
+        incarnation = (await current_segments(self._control, stream)).incarnation
+        return new_follower(stream, incarnation, directory=self._directory, runtime=self._runtime)
 
     def _ranges(self) -> SegmentRanges:
         return SegmentRanges(
@@ -119,7 +130,7 @@ class ClientGroupParts:
 
     def _surroundings(self, access: GroupAccess, log: GroupSynchronizer) -> Surroundings:
         async def unread(segment: str, offset: int) -> int:
-            return max(0, (await self._info(segment)).length - offset)
+            return max(0, (await self._calls(segment).info()).length - offset)
 
         async def completed(checkpoint: Checkpoint) -> None:
             state = log.state
@@ -171,14 +182,13 @@ class ClientGroupParts:
 
         return watch
 
-    async def _info(self, segment: str) -> SegmentInfo:
-        calls = SegmentCalls(
+    def _calls(self, segment: str) -> SegmentCalls:
+        return SegmentCalls(
             segment,
             directory=self._directory,
             clock=self._runtime.clock,
             backoff=self._new_backoff(),
         )
-        return await calls.info()
 
     def _new_backoff(self) -> Backoff:
         return Backoff(BackoffSettings(), self._runtime.rng, CALL_TIMEOUT_S)

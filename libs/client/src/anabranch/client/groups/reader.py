@@ -29,10 +29,13 @@ from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reading import GroupReading, OnCheckpoint, SegmentSource
 from anabranch.client.reading.events import Event, EventBatch
 from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.times.follower import WatermarkFollower
+from anabranch.client.reading.times.window import Place, TimeWindow
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ReaderSettings
-from anabranch.common.errors import Closed, InvalidSetting
+from anabranch.common.errors import Closed, InvalidRequest, InvalidSetting
+from anabranch.common.model.names import StreamRef, stream_ref
 
 T = TypeVar("T", default=bytes)
 
@@ -66,13 +69,18 @@ class GroupReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class GroupReaderParts:
-    """The parts of an open reader. `watch` follows resets of the group until it is deleted."""
+    """The parts of an open reader.
+
+    `watch` follows resets of the group until it is deleted. `follower` follows the watermarks of a
+    stream's present life.
+    """
 
     log: GroupSynchronizer
     source: SegmentSource
     news: asyncio.Event
     surroundings: Surroundings
     watch: Callable[[], Awaitable[None]]
+    follower: Callable[[StreamRef], Awaitable[WatermarkFollower]]
 
 
 class GroupReader(Generic[T]):
@@ -106,6 +114,8 @@ class GroupReader(Generic[T]):
         self._reading: GroupReading[T] | None = None
         self._member: GroupMember | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._followers: dict[tuple[str, int, int], WatermarkFollower] = {}
+        """Of streams whose windows were asked for, for one generation of the group."""
         self._closed = False
         self._ended = False
 
@@ -268,6 +278,55 @@ class GroupReader(Generic[T]):
             positions = reader.positions()
         """
         return {at.segment: at.position for at in self._opened().all_saved()}
+
+    async def time_window(self, stream: str) -> TimeWindow:
+        """The bounds of event time at the position of the whole group in a stream, by the stream's
+        watermarks.
+
+        The position is the one that all members have saved, as far as this reader knows: every
+        event before it is processed. The lower bound is therefore never beyond an event that some
+        member has not processed yet, also if the member fails. It follows the processing by up to
+        `save_interval_s` of the slowest member and a quarter of the lease, and it never falls
+        before the group is reset. The upper bound belongs to the same position; events that are
+        not saved yet may be later. If the watermarks cannot be read at the moment, the bounds are
+        those of the known ones. Raises InvalidRequest for a stream that the group does not read,
+        StreamNotFound, CorruptBlock if the stored watermarks are damaged, and the final errors of
+        reading.
+
+        ::
+
+            window = await reader.time_window("plant/sensors")
+            print(window.lower_ms, window.upper_ms)
+        """
+        self._opened()
+        while True:
+            generation, places = self._places(stream)
+            follower = await self._follower(stream, generation)
+            await follower.catch_up(places)
+            present, places = self._places(stream)
+            if present == generation:  # else the group was reset, perhaps to an earlier place
+                return follower.window(places)
+
+    async def _follower(self, stream: str, generation: tuple[int, int]) -> WatermarkFollower:
+        assert self._parts is not None
+        key = (stream, *generation)
+        if key not in self._followers:
+            made = await self._parts.follower(stream_ref(stream))
+            self._followers.setdefault(key, made)
+        return self._followers[key]
+
+    def _places(self, stream: str) -> tuple[tuple[int, int], list[Place]]:
+        """The group's generation, and its saved position in the stream."""
+        assert self._member is not None
+        if self._member.failure is not None:
+            raise self._member.failure.copy()
+        state = self._member.state
+        places = state.places(stream)
+        if not places:
+            raise InvalidRequest(
+                "the reader group does not read this stream", stream=stream, reader=self.reader_id
+            )
+        return (state.incarnation, state.generation), places
 
     @property
     def is_held_back(self) -> bool:

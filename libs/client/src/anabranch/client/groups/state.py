@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.client.groups.updates import CheckpointKind, GroupSuccessor
 from anabranch.client.reading.frontier import FUTURE, Position
+from anabranch.client.reading.times.window import Place
 from anabranch.common.model.reader_group import ReaderGroupConfig
 
 SCHEMA_NUMBER = 1
@@ -123,6 +124,15 @@ class ReaderGroupState:
     def positions(self) -> dict[str, Position]:
         """The cut of all streams before which every event is processed, as saved."""
         return {name: segment.position for name, segment in self.segments.items()}
+
+    def places(self, stream: str) -> list[Place]:
+        """The same cut of one stream, with the keys of each segment; empty: the group does not read
+        the stream."""
+        return [
+            Place(each.segment_id, each.key_start, each.key_end, *each.position)
+            for each in self.segments.values()
+            if stream_of(each.name) == stream
+        ]
 
     def is_online(self, reader_id: str, nonce: int) -> bool:
         reader = self.readers.get(reader_id)

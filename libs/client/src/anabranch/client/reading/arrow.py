@@ -7,6 +7,9 @@
     offset, index int64, int32: the event's position, see `Position`
 
 The payloads of a single block that is stored plain are not copied; those of several are joined.
+A reader with `ReaderSettings.time_windows` puts the window of event time of each batch into the
+metadata of the batch's schema, once per batch: `TIME_LOWER_MS` and `TIME_UPPER_MS`, as decimal
+digits; a missing bound is unknown. `time_window_of` reads them.
 Imported when it is first needed (`events`), because pyarrow is no dependency of the client.
 """
 
@@ -18,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.client.reading.times.window import TimeWindow
 from anabranch.common.errors import CorruptBlock
 from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, NO_KEY, BlockHeader
 
@@ -31,6 +35,11 @@ SCHEMA = pa.schema(
         pa.field("index", pa.int32(), nullable=False),
     ]
 )
+
+TIME_LOWER_MS = b"anabranch.time_lower_ms"
+"""Every event of the batch and after it is of this time or later, see `TimeWindow`."""
+TIME_UPPER_MS = b"anabranch.time_upper_ms"
+"""No writer had noted a later time when all writers were beyond the batch."""
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
@@ -119,6 +128,26 @@ def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
     if not any(block.first for block in blocks):
         return batch
     return _without_firsts(batch, blocks)
+
+
+def with_time_window(batch: pa.RecordBatch, window: TimeWindow) -> pa.RecordBatch:
+    """The same batch with the window in the metadata of its schema."""
+    bounds = {TIME_LOWER_MS: window.lower_ms, TIME_UPPER_MS: window.upper_ms}
+    known = {name: b"%d" % at_ms for name, at_ms in bounds.items() if at_ms is not None}
+    return batch.replace_schema_metadata(known)
+
+
+def time_window_of(batch: pa.RecordBatch) -> TimeWindow:
+    """The window of event time that a reader's batch carries; unknown bounds are None.
+
+    ::
+
+        async for batch in reader.arrow_batches():
+            print(time_window_of(batch).lower_ms, batch.num_rows)
+    """
+    known = batch.schema.metadata or {}
+    lower, upper = known.get(TIME_LOWER_MS), known.get(TIME_UPPER_MS)
+    return TimeWindow(None if lower is None else int(lower), None if upper is None else int(upper))
 
 
 def _without_firsts(batch: pa.RecordBatch, blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:

@@ -203,7 +203,7 @@ class BatchClient:
             control=self._control,
             directory=self._directory,
             clock=self._runtime.clock,
-            info=self._calls.info,
+            calls=self._calls.calls,
             new_backoff=self._new_backoff,
         )
 

@@ -5,10 +5,13 @@ acknowledged events may already lie in their successors.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Literal, TypeVar
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.frontier import FUTURE, Position, Standing, share_keys
+from anabranch.client.reading.times.cut_at import CutsByTime, FoundCut
+from anabranch.client.reading.times.instants import Instant, unix_ms
 from anabranch.client.wire.control import (
     QUERY_TIMEOUT_S,
     ControlPlane,
@@ -16,6 +19,7 @@ from anabranch.client.wire.control import (
     current_segments,
 )
 from anabranch.client.wire.followers import Followers
+from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import (
     CutFound,
@@ -35,17 +39,17 @@ from anabranch.common.errors import (
 from anabranch.common.model.names import StreamRef, epoch_of, parse_segment_name
 from anabranch.common.model.stream import StreamCut, StreamState
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.wire.messages import SegmentInfo
 
 Positions = Mapping[str, tuple[int, int]]
 T = TypeVar("T")
-Start = Literal["head", "tail"] | Positions
+Start = Literal["head", "tail"] | Instant | Positions
+"""An instant means the cut at that time, see `StreamBounds.at_time`."""
 _NOT_SCALED = (StreamState.SEALED, StreamState.DELETING, StreamState.DELETED)
 
 
 class StreamBounds:
-    """The bounds of one stream. `info` returns a segment's length; `new_backoff` bounds the wait
-    for a settled tail.
+    """The bounds of one stream. `calls` makes the calls of one request to a segment; `new_backoff`
+    bounds the wait for a settled tail.
     """
 
     def __init__(
@@ -55,15 +59,17 @@ class StreamBounds:
         control: ControlPlane,
         directory: SegmentDirectory,
         clock: Clock,
-        info: Callable[[str], Awaitable[SegmentInfo]],
+        calls: Callable[[str], SegmentCalls],
         new_backoff: Callable[[], Backoff],
     ) -> None:
         self._stream = stream
         self._control = control
         self._directory = directory
         self._clock = clock
-        self._info = info
+        self._calls = calls
         self._new_backoff = new_backoff
+        self.incarnation = 0
+        """The life of the stream that the last cut is of; 0 before there is one."""
         self._followers = Followers(control, stream, clock, new_backoff)
 
     async def start(self, start: Start) -> list[Standing]:
@@ -78,10 +84,12 @@ class StreamBounds:
                 return await self._head()
             case "tail":
                 return [(each, Position(length)) for each, length in await self._tail()]
+            case datetime() | int():
+                return (await self.at_time(start)).standings
             case str():
                 raise InvalidRequest(
                     f"a reader cannot start at {start!r}",
-                    remedy="start at head, tail, or positions",
+                    remedy="start at head, tail, a time, or positions",
                 )
         given = {name: Position(*place) for name, place in start.items()}
         for name, place in given.items():
@@ -91,6 +99,20 @@ class StreamBounds:
                     segment=name, offset=place.offset, index=place.event_index,
                 )  # fmt: skip
         return await self._completed(given)
+
+    async def at_time(self, instant: Instant) -> FoundCut:
+        """The cut at a time: by the last watermark whose upper bound is at or before it, else by
+        the times at which the stores took the appends.
+
+        Raises InvalidRequest for a time without a zone, StreamNotFound, CorruptBlock, Unavailable.
+        """
+        time_ms = unix_ms(instant)
+        cuts = CutsByTime(
+            self._stream, control=self._control, followers=self._followers, calls=self._calls
+        )
+        found = await cuts.find(time_ms)
+        self.incarnation = found.incarnation
+        return found
 
     async def tail(self) -> dict[str, int]:
         """The current segments' full names → their lengths.
@@ -103,6 +125,7 @@ class StreamBounds:
     async def _tail(self) -> list[tuple[SegmentInStream, int]]:
         async def attempt() -> list[tuple[SegmentInStream, int]] | None:
             listed = await current_segments(self._control, self._stream)
+            self.incarnation = listed.incarnation
             ended = listed.state in _NOT_SCALED
             names = [each.name for each in listed.segments]
             lengths = await self._lengths(names, ended=ended)
@@ -169,7 +192,7 @@ class StreamBounds:
 
     async def _length(self, segment: str, *, ended: bool) -> int | None:
         try:
-            info = await self._info(segment)
+            info = await self._calls(segment).info()
         except SegmentNotFound as error:
             await self._followers.after(segment, if_open=error)
             return None
@@ -181,11 +204,13 @@ class StreamBounds:
     async def _head(self) -> list[Standing]:
         query = HeadCut(scope=self._stream.scope, stream=self._stream.stream)
         found = await self._control.query("head_cut", query, CutFound, timeout_s=QUERY_TIMEOUT_S)
+        self.incarnation = found.incarnation
         return [(at, Position(at.offset)) for at in found.segments]
 
     async def _completed(self, given: Mapping[str, Position]) -> list[Standing]:
         """`given`, completed from the head for keys that it leaves out."""
         listed = await current_segments(self._control, self._stream)
+        self.incarnation = listed.incarnation
         known: dict[str, SegmentInStream] = {each.name: each for each in listed.segments}
         for name in given:
             if name not in known:

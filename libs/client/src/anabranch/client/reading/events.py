@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.times.window import TimeWindow
 from anabranch.client.serializers import CAUSE_LENGTH_MAX, Serializer, require_pyarrow
 from anabranch.common.errors import CorruptBlock, SerializationFailed
 from anabranch.common.wire.block import FLAG_KEYS
@@ -210,8 +211,13 @@ class EventBatch:
         return arrow_batch([self])
 
 
-def arrow_batch(batches: Sequence[EventBatch]) -> "pa.RecordBatch":
-    """The events of at least one batch as one Arrow batch. Raises CorruptBlock, CodecMissing."""
+def arrow_batch(
+    batches: Sequence[EventBatch], window: TimeWindow | None = None
+) -> "pa.RecordBatch":
+    """The events of at least one batch as one Arrow batch, with a time window if one is given.
+
+    Raises CorruptBlock, CodecMissing.
+    """
     require_pyarrow()
     arrow: Any = import_module("anabranch.client.reading.arrow")
     blocks = []
@@ -224,4 +230,5 @@ def arrow_batch(batches: Sequence[EventBatch]) -> "pa.RecordBatch":
                 fetched.segment, fetched.offset, block.header, block.body, fetched.start_index
             )
         )
-    return arrow.batch_of(blocks)
+    made: pa.RecordBatch = arrow.batch_of(blocks)
+    return made if window is None else arrow.with_time_window(made, window)

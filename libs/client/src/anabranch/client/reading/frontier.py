@@ -13,9 +13,10 @@ Only a start can name a future segment: nothing of it was read, while some of it
 not all, were.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from anabranch.client.reading.times.window import Place
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.model.names import parse_segment_name
@@ -60,6 +61,19 @@ class Frontier:
     def begun(self) -> list[str]:
         """The segments to read from their positions: all except future ones."""
         return [name for name, position in self.positions.items() if position != FUTURE]
+
+    @property
+    def standings(self) -> list[Standing]:
+        """The segments with their positions."""
+        return [(each, self.positions[each.name]) for each in self._segments.values()]
+
+    def places(self, positions: Mapping[str, Position]) -> list[Place]:
+        """These positions of the frontier's segments, with the keys of each."""
+        return [
+            Place(each.segment_id, each.key_start, each.key_end, *positions[each.name])
+            for each in self._segments.values()
+            if each.name in positions
+        ]
 
     def finish(self, segment: str, successors: Sequence[Successor]) -> list[str]:
         """Note that the segment was read to its end; returns the segments to read from now on, by

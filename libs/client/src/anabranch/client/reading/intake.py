@@ -212,6 +212,13 @@ class Intake:
             await self._news.wait()
         return item
 
+    async def arrived(self) -> None:
+        """Wait until an item can be taken, or no segment is open; takes nothing."""
+        self._share_out()
+        while not self._ready and self._open:
+            self._news.clear()
+            await self._news.wait()
+
     def next_nowait(self) -> IntakeItem | None:
         """The next item, if there is one; blocks are decompressed."""
         self._share_out()

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.client.reading.ranges import SegmentRanges
+from anabranch.client.reading.times.instants import Instant
 from anabranch.common.errors import (
     CorruptBlock,
     InvalidPosition,
@@ -46,6 +47,13 @@ class Places:
     async def checked_cut(self, stream: StreamRef, cut: PositionCut) -> PositionCut:
         """See `checked_cut`."""
         return await checked_cut(self._ranges, stream, cut)
+
+    async def at_time(self, stream: StreamRef, instant: Instant) -> PositionCut:
+        """The stream's cut at a time, by segment id. Raises as `SegmentRanges.cut_at`."""
+        found = (await self._ranges.cut_at(stream, instant)).positions
+        return tuple(
+            sorted(SegmentPosition(parse_segment_name(name)[1], *at) for name, at in found.items())
+        )
 
     async def tail(self, stream: StreamRef) -> PositionCut:
         """The ends of the stream's current segments, by segment id."""

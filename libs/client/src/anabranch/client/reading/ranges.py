@@ -6,6 +6,8 @@ so the caller that decodes them verifies them.
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.bounds import StreamBounds
+from anabranch.client.reading.times.cut_at import TimeCut
+from anabranch.client.reading.times.instants import Instant
 from anabranch.client.settings import BackoffSettings
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory, current_segments
 from anabranch.client.wire.segment_calls import SegmentCalls
@@ -59,6 +61,12 @@ class SegmentRanges:
         Unavailable as `runs`.
         """
         return await self._bounds(stream).tail()
+
+    async def cut_at(self, stream: StreamRef, instant: Instant) -> TimeCut:
+        """The stream's cut at a time, see `TimeCut`. Raises InvalidRequest for a time without a
+        zone, StreamNotFound, CorruptBlock, Unavailable."""
+        found = await self._bounds(stream).at_time(instant)
+        return TimeCut({each.name: at for each, at in found.standings}, found.basis)
 
     async def info(self, segment: str) -> SegmentInfo:
         """The segment's present bounds. Raises SegmentNotFound."""
@@ -118,7 +126,7 @@ class SegmentRanges:
             control=self._control,
             directory=self._directory,
             clock=self._clock,
-            info=self.info,
+            calls=self.calls,
             new_backoff=self._new_backoff,
         )
 

@@ -20,6 +20,8 @@ from anabranch.client.reading.bounds import Start, StreamBounds
 from anabranch.client.reading.events import Event, EventBatch, T, arrow_batch
 from anabranch.client.reading.frontier import Frontier, Position
 from anabranch.client.reading.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
+from anabranch.client.reading.times.follower import WatermarkFollower, new_follower
+from anabranch.client.reading.times.window import TimeWindow
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer, require_pyarrow
 from anabranch.client.settings import BackoffSettings, ReaderSettings
@@ -27,7 +29,6 @@ from anabranch.client.wire.control import ControlPlane, SegmentDirectory
 from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.errors import AnabranchError, Closed, SerializationFailed
 from anabranch.common.model.names import StreamRef
-from anabranch.common.wire.messages import SegmentInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +73,9 @@ class EventReader(Generic[T]):
         self._settings = settings
         self._intake = Intake(control, directory, runtime, settings)
         self._frontier = Frontier(())
+        self._incarnation = 0
+        self._follower: WatermarkFollower | None = None
+        """Of the stream's watermarks, once a window is asked for."""
         self._ends: dict[str, int] = {}
         """The ends of the reading that lie before the ends of segments, by full name."""
         self._started = False
@@ -112,7 +116,7 @@ class EventReader(Generic[T]):
             control=self._control,
             directory=self._directory,
             clock=self._runtime.clock,
-            info=self._info,
+            calls=self._calls,
             new_backoff=self._new_backoff,
         )
         frontier = Frontier(await bounds.start(self._start))
@@ -125,6 +129,7 @@ class EventReader(Generic[T]):
         if self._closed:
             return
         self._frontier, self._ends = frontier, ends
+        self._incarnation = bounds.incarnation
         self._started = True
         self._runtime.open_parts.add(self)
         self._read(frontier.begun)
@@ -133,14 +138,13 @@ class EventReader(Generic[T]):
         runtime, settings = self._runtime, self._settings
         return Backoff(BackoffSettings(), runtime.rng, settings.retry_timeout_s)
 
-    async def _info(self, segment: str) -> SegmentInfo:
-        calls = SegmentCalls(
+    def _calls(self, segment: str) -> SegmentCalls:
+        return SegmentCalls(
             segment,
             directory=self._directory,
             clock=self._runtime.clock,
             backoff=self._new_backoff(),
         )
-        return await calls.info()
 
     def _read(self, segments: Iterable[str]) -> None:
         """Start to read these segments from their positions."""
@@ -199,14 +203,20 @@ class EventReader(Generic[T]):
         """The blocks that have arrived as one Arrow batch (see `arrow`) of about `rows` events, at
         least one; None at the end.
 
-        Waits only for the first block. Needs pyarrow. Raises as `next_batch`, CodecMissing, and
-        CorruptBlock, which every later call raises again.
+        Waits only for the first block. With `ReaderSettings.time_windows` the batch carries its
+        window of event time (see `arrow.time_window_of`). Needs pyarrow. Raises as `next_batch`,
+        CodecMissing, and CorruptBlock, which every later call raises again.
 
         ::
 
             table = await reader.next_arrow(rows=10_000)
         """
         require_pyarrow()
+        before: TimeWindow | None = None
+        if self._settings.time_windows and not self._closed:
+            before = await self._window_before()
+            if before is None:
+                return None
         first = await self.next_batch()
         if first is None:
             return None
@@ -222,7 +232,7 @@ class EventReader(Generic[T]):
                 taken.append(batch)
                 count, size = count + len(batch), size + batch.held_size
         try:
-            return arrow_batch(taken)
+            return arrow_batch(taken, self._window_behind(before))
         except AnabranchError as error:
             self._frontier.positions = positions
             self._failure = error
@@ -296,6 +306,53 @@ class EventReader(Generic[T]):
         self._open_events = deque(batch.events_with(values, row))
         if error is not None:
             self._no_value = row + len(values), error
+
+    # --- event time -----------------------------------------------------------------------
+
+    async def time_window(self) -> TimeWindow:
+        """The bounds of event time at the reader's position, by the watermarks of the stream.
+
+        The lower bound never falls. If the watermarks cannot be read at the moment, the bounds are
+        those of the known ones. Raises CorruptBlock if the stored watermarks are damaged, and the
+        errors of starting.
+
+        ::
+
+            async for event in reader:
+                window = await reader.time_window()
+                print(window.lower_ms, event.payload)
+        """
+        if self._closed:
+            raise Closed("the reader is closed", stream=str(self.stream))
+        if not self._started:
+            await self._begin()
+        follower = self._times()
+        await follower.catch_up(self._frontier.places(self.positions()))
+        return follower.window(self._frontier.places(self.positions()))
+
+    def _times(self) -> WatermarkFollower:
+        if self._follower is None:
+            self._follower = new_follower(
+                self.stream, self._incarnation, directory=self._directory, runtime=self._runtime
+            )
+        return self._follower
+
+    async def _window_before(self) -> TimeWindow | None:
+        """The window before the next blocks, once they have arrived; nothing is taken yet.
+
+        None if the reader closes meanwhile.
+        """
+        if self._started and self._untold is None and self._failure is None:
+            await self._intake.arrived()
+        return None if self._closed else await self.time_window()
+
+    def _window_behind(self, before: TimeWindow | None) -> TimeWindow | None:
+        """The window of blocks just taken: the lower bound of the place before them, the upper
+        bound of the place behind them."""
+        if before is None:
+            return None
+        places = self._frontier.places(self._frontier.positions)
+        return before._replace(upper_ms=self._times().upper_ms(places))
 
     def positions(self) -> dict[str, Position]:
         """Segment → the place of the next event to yield. Pass it as the `start` of a later reader.
