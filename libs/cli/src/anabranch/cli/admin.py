@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from anabranch.client import Client, KeyRange, Operation, StreamConfig
 from anabranch.common.contracts.base import Contract
+from anabranch.common.model.names import parse_segment_name
 
 Fields = Mapping[str, Any]
 OperationFilter = Literal["running", "failed", "all"]
@@ -89,6 +90,13 @@ class Admin:
     async def cut(self, stream: str, name: CutName) -> Fields:
         ask = self._streams.head_cut if name == "head" else self._streams.tail_cut
         return _fields(await ask(stream), "incarnation")
+
+    async def cut_at(self, stream: str, time_ms: int) -> Fields:
+        """`basis`, and `stream_cut`: segment id → offset."""
+        found = await self._streams.cut_at(stream, time_ms)
+        at = {parse_segment_name(name)[1]: place.offset for name, place in found.positions.items()}
+        cut = {str(number): at[number] for number in sorted(at)}
+        return {"basis": found.basis, "stream_cut": cut}
 
     async def retention(self, stream: str) -> Fields:
         return _fields(await self._streams.retention(stream), "incarnation")

@@ -5,7 +5,6 @@ The client is the same whether it reaches the cluster by NATS or through an HTTP
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal
 
 from anabranch.cli.admin import Admin
 from anabranch.cli.events import (
@@ -21,7 +20,9 @@ from anabranch.cli.groups import Groups
 from anabranch.cli.sink import EventSink
 from anabranch.cli.transactions import Transactions
 from anabranch.client import Client, WriterSettings
+from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import positions_of
+from anabranch.client.reading.times.instants import looks_like_time, parse_time
 
 
 class Session:
@@ -99,13 +100,14 @@ class Session:
                     return
                 yield Events([event])
 
-    async def _start(
-        self, stream: str, start: str
-    ) -> Literal["head", "tail"] | dict[str, tuple[int, int]]:
-        """Where to begin. Raises InvalidRequest for a position of another stream."""
+    async def _start(self, stream: str, start: str) -> Start:
+        """Where to begin. Raises InvalidRequest for a position of another stream, and for an
+        invalid time."""
         if start == HEAD:
             return "head"
         if start == TAIL:
             return "tail"
+        if looks_like_time(start):
+            return parse_time(start)
         incarnation = (await self._client.streams.describe(stream)).incarnation
         return positions_of(stream, incarnation, start)

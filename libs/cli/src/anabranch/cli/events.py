@@ -13,7 +13,7 @@ TAIL = "tail"
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """`start`: head, tail or a position token. `count`: end after so many events.
+    """`start`: head, tail, a time or a position token. `count`: end after so many events.
 
     `follow`: wait for more until the stream is sealed.
     """

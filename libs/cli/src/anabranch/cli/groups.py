@@ -42,12 +42,38 @@ class Groups:
         group: str,
         config: ReaderGroupConfig | None,
         *,
+        to_time_ms: int | None = None,
         expected_generation: int | None,
         wait_s: float,
     ) -> Operation:
         return await self._groups.reset(
-            group, config, expected_generation=expected_generation, wait_s=wait_s
+            group,
+            config,
+            to_time=to_time_ms,
+            expected_generation=expected_generation,
+            wait_s=wait_s,
         )
+
+    async def preview_reset(self, group: str, time_ms: int) -> Fields:
+        """`group`, `generation`, `streams` (`stream`, `basis`, `present`, `target`, `again_bytes`,
+        `skipped_bytes`); `present` and `target` are cuts."""
+        async with self._opened(group) as found:
+            preview = await found.preview_reset(time_ms)
+        return {
+            "group": group,
+            "generation": preview.generation,
+            "streams": [
+                {
+                    "stream": one.stream,
+                    "basis": one.basis,
+                    "present": _cuts(one.present)[one.stream],
+                    "target": _cuts(one.target)[one.stream],
+                    "again_bytes": one.again_bytes,
+                    "skipped_bytes": one.skipped_bytes,
+                }
+                for one in preview.streams
+            ],
+        }
 
     async def delete(self, group: str, *, wait_s: float) -> Operation:
         return await self._groups.delete(group, wait_s=wait_s)

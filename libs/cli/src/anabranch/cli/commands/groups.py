@@ -10,13 +10,14 @@ from cyclopts import Parameter
 from anabranch.cli.admin import Admin, Fields
 from anabranch.cli.awaiting import Patience
 from anabranch.cli.client_session import Session
+from anabranch.cli.commands.amounts import moment_ms
 from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_in, started
 from anabranch.cli.commands.reshape import change_in, text_of
 from anabranch.cli.groups import Cuts
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import Operation, ReaderGroupConfig, SegmentPosition
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import InvalidRequest, Unavailable
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.reader_group import PositionCut
 
@@ -24,6 +25,7 @@ groups = cyclopts.App(name="group", help="Create, inspect, reset and delete read
 READER_COLUMNS = ("reader", "segments", "events", "bytes", "seconds")
 SEGMENT_COLUMNS = ("segment", "reader", "offset", "event", "events", "bytes", "seconds")
 CUT_COLUMNS = ("stream", "segment", "offset", "event")
+PREVIEW_COLUMNS = ("stream", "by", "bytes again", "bytes left out")
 NOBODY = "–"
 _HERE = Connection()
 _PATIENT = Patience()
@@ -73,8 +75,10 @@ def reset(
     *,
     options: GroupOptions = _AS_IT_IS,
     to: Literal["head", "tail"] | None = None,
+    to_time: str | None = None,
     file: Path | None = None,
     generation: int | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
     patience: Patience = _PATIENT,
     connection: Connection = _HERE,
 ) -> None:
@@ -84,11 +88,21 @@ def reset(
     ----------
     to
         head: to the first events; tail: to later events only.
+    to_time
+        To the cut of every stream at a time, as 2026-11-20T12:00 (UTC).
     file
         A file with the target cuts, as `anabranch group cuts --json` prints it; - is the input.
     generation
         Refuse unless the group is at this generation.
+    dry_run
+        With --to-time: show the bytes to read again and to leave out, and change nothing.
     """
+    if to_time is not None and (to is not None or file is not None):
+        raise InvalidRequest("a group has one start", remedy="give one of --to, --to-time, --file")
+    time_ms = None if to_time is None else moment_ms(to_time)
+    if dry_run:
+        _preview(group, time_ms, connection)
+        return
     given = None if file is None else cuts_in(text_of(file))
 
     async def begin(session: Session, wait_s: float) -> Operation:
@@ -97,11 +111,28 @@ def reset(
             config = configured(await session.groups.config(group), options)
             config = await _from(session.admin, config, to, given)
         return await session.groups.reset(
-            group, config, expected_generation=generation, wait_s=wait_s
+            group, config, to_time_ms=time_ms, expected_generation=generation, wait_s=wait_s
         )
 
     done = f"reset reader group {group}"
     change_in(begin, connection, patience, done=done, record={"reset": group})
+
+
+def _preview(group: str, time_ms: int | None, connection: Connection) -> None:
+    if time_ms is None:
+        raise InvalidRequest("only a reset to a time has a preview", remedy="add --to-time")
+
+    async def perform(session: Session, output: Output) -> None:
+        found = await session.groups.preview_reset(group, time_ms)
+        if output.as_json:
+            output.done("", found)
+            return
+        output.done("nothing was changed; the group would go from its saved positions to", {})
+        output.rows(PREVIEW_COLUMNS, [_preview_row(one) for one in found["streams"]], ())
+        for one in found["streams"]:
+            output.rows(CUT_COLUMNS, _cut_rows({one["stream"]: one["target"]}), ())
+
+    run_with_session(connection, perform)
 
 
 @groups.command
@@ -285,6 +316,11 @@ def _segment_row(one: Fields) -> tuple[str, ...]:
     """Same order as `SEGMENT_COLUMNS`."""
     place = str(one["offset"]), str(one["event_index"])
     return one["segment"], one["reader_id"] or NOBODY, *place, *_lag(one["lag"])
+
+
+def _preview_row(one: Fields) -> tuple[str, ...]:
+    """Same order as `PREVIEW_COLUMNS`."""
+    return one["stream"], one["basis"], str(one["again_bytes"]), str(one["skipped_bytes"])
 
 
 def _cut_rows(cuts: Cuts) -> Sequence[tuple[str, ...]]:

@@ -21,6 +21,7 @@ from anabranch.cli.events import (
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import Event
+from anabranch.client.reading.times.instants import looks_like_time
 from anabranch.common.errors import InvalidRequest
 
 _HERE = Connection()
@@ -34,8 +35,10 @@ def register(app: cyclopts.App) -> None:
 
 def _check_start(_type: object, start: str) -> None:
     """Distinguish a typing error from a position, which is a long run of URL-safe text."""
-    if start not in (HEAD, TAIL) and len(start) < POSITION_LENGTH_MIN:
-        raise ValueError("not head, tail or a position")
+    if start in (HEAD, TAIL) or len(start) >= POSITION_LENGTH_MIN:
+        return
+    if not looks_like_time(start):
+        raise ValueError("not head, tail, a time or a position")
 
 
 def read(
@@ -59,8 +62,9 @@ def read(
     reader
         The reader's id in the group; by default a random one.
     start
-        head: from the first event; tail: later events only; or a Next-Position of the HTTP
-        gateway.
+        head: from the first event; tail: later events only; a time such as 2026-11-20T12:00 (UTC,
+        or with an offset): from the stream's cut at that time, by its watermarks or else by the
+        times at which its blocks were stored; or a Next-Position of the HTTP gateway.
     follow
         Wait for more events until the stream is sealed, instead of stopping at its present end.
     count

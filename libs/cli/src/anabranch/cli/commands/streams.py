@@ -148,7 +148,13 @@ def epochs(stream: str, /, *, connection: Connection = _HERE) -> None:
 
 @streams.command
 def cut(
-    stream: str, /, *, head: bool = False, tail: bool = False, connection: Connection = _HERE
+    stream: str,
+    /,
+    *,
+    head: bool = False,
+    tail: bool = False,
+    at: str | None = None,
+    connection: Connection = _HERE,
 ) -> None:
     """Show a cut of a stream, to keep or to truncate at.
 
@@ -158,11 +164,20 @@ def cut(
         The cut at its first event.
     tail
         The cut at its present end.
+    at
+        The cut at a time, as 2026-11-20T12:00, by watermarks or else by the times at which its
+        blocks were stored.
     """
-    if head == tail:
-        raise InvalidRequest("a stream has two cuts", remedy="give --head or --tail")
+    if head + tail + (at is not None) != 1:
+        raise InvalidRequest(
+            "a stream has several cuts", remedy="give one of --head, --tail and --at"
+        )
+    time_ms = amounts.moment_ms(at) if at is not None else None
 
     async def perform(session: Session, output: Output) -> None:
+        if time_ms is not None:
+            _print_cut_at(stream, await session.admin.cut_at(stream, time_ms), output)
+            return
         found = await session.admin.cut(stream, "head" if head else "tail")
         offsets = {str(one["segment_id"]): one["offset"] for one in found["segments"]}
         if output.as_json:
@@ -172,6 +187,16 @@ def cut(
         output.rows((*SEGMENT_COLUMNS, "offset"), rows, ())
 
     run_with_session(connection, perform)
+
+
+def _print_cut_at(stream: str, found: Fields, output: Output) -> None:
+    if output.as_json:
+        output.done("", {"stream": stream, **found})
+        return
+    basis = found["basis"]
+    output.done(f"found by {basis}", {})
+    rows = [(number, str(offset)) for number, offset in found["stream_cut"].items()]
+    output.rows(("segment", "offset"), rows, ())
 
 
 @streams.command

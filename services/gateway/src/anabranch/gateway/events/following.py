@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from anabranch.client import Event, EventBatch, EventReader
+from anabranch.client import Event, EventBatch, EventReader, TimeWindow
 from anabranch.client.reading.position_tokens import position_token
 from anabranch.common.runtime.clock import Clock
 
@@ -31,6 +31,10 @@ class Following:
         """The token of the current position."""
         stream = str(self._reader.stream)
         return position_token(stream, self._incarnation, self._reader.positions())
+
+    async def time_window(self) -> TimeWindow:
+        """The window of event time at the current position. Raises the reader's errors."""
+        return await self._reader.time_window()
 
     async def next(
         self, heartbeat_s: float, stopping: Callable[[], bool]

@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
-from anabranch.client import Client, EventBatch, EventReader, ReaderSettings
+from anabranch.client import Client, EventBatch, EventReader, ReaderSettings, TimeWindow
+from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import position_token, positions_of
+from anabranch.client.reading.times.instants import looks_like_time, parse_time
+from anabranch.client.reading.times.window import UNKNOWN
 from anabranch.common.errors import EventsTruncated, Overloaded, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.following import PATIENCE_S, Following
@@ -27,12 +29,16 @@ Positions = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """`start`: head, tail or a position token. `wait_s`: how long to wait at the tail."""
+    """`start`: head, tail, a time or a position token. `wait_s`: how long to wait at the tail.
+
+    `window`: find the window of event time, too.
+    """
 
     stream: str
     start: str
     events_max: int
     wait_s: float
+    window: bool = False
 
 
 @dataclass(slots=True)
@@ -47,6 +53,8 @@ class ReadEvents:
     size_bytes: int = 0
     ended: bool = False
     """The stream is sealed and read to its end."""
+    window: TimeWindow = UNKNOWN
+    """The lower bound at the first event, and the upper bound behind the last one, if requested."""
     cuts_before: list[tuple[int, Positions]] = field(default_factory=list)
     """For each replacement of segments by successors: the number of events before it, and the
     positions up to it.
@@ -144,19 +152,33 @@ class Reads:
         reader = self._reader(request, start, until_tail=True)
         async with reader:
             found.positions = dict(reader.positions())
-            while not self._is_enough(request, found):
-                try:
-                    batch = await reader.next_batch()
-                except EventsTruncated as error:
-                    if found.payloads:
-                        return  # the next read raises it, after these events
-                    found.move_to(reader.positions())
-                    error.fields = {**error.fields, "next": found.next_position(request.stream)}
-                    raise
+            if request.window:
+                found.window = await reader.time_window()
+            await self._take_all(reader, request, found)
+            await self._see_upper(reader, request, found)
+
+    async def _take_all(self, reader: EventReader, request: ReadRequest, found: ReadEvents) -> None:
+        while not self._is_enough(request, found):
+            try:
+                batch = await reader.next_batch()
+            except EventsTruncated as error:
+                if found.payloads:
+                    return  # the next read raises it, after these events
                 found.move_to(reader.positions())
-                if batch is None:
-                    return
-                self._take(batch, request, found)
+                error.fields = {**error.fields, "next": found.next_position(request.stream)}
+                raise
+            found.move_to(reader.positions())
+            if batch is None:
+                return
+            self._take(batch, request, found)
+
+    async def _see_upper(
+        self, reader: EventReader, request: ReadRequest, found: ReadEvents
+    ) -> None:
+        """Note the upper bound of the window; the reader may be beyond the last event taken."""
+        if request.window:
+            upper_ms = (await reader.time_window()).upper_ms
+            found.window = found.window._replace(upper_ms=upper_ms)
 
     async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
         deadline_s = self._clock.monotonic() + request.wait_s
@@ -173,10 +195,9 @@ class Reads:
                             found.ended = True
                         else:
                             self._take(batch, request, found)
+            await self._see_upper(reader, request, found)
 
-    def _reader(
-        self, request: ReadRequest, start: Literal["head", "tail"] | Positions, *, until_tail: bool
-    ) -> EventReader:
+    def _reader(self, request: ReadRequest, start: Start, *, until_tail: bool) -> EventReader:
         """A reader that fetches about as much as the request can take, at 1 KiB per event."""
         ahead_bytes = min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
         settings = ReaderSettings(
@@ -202,9 +223,11 @@ class Reads:
         found.positions[batch.segment] = batch.next
 
 
-def _start(request: ReadRequest, incarnation: int) -> Literal["head", "tail"] | Positions:
+def _start(request: ReadRequest, incarnation: int) -> Start:
     match request.start:
         case "head" | "tail":
             return request.start
+        case time if looks_like_time(time):
+            return parse_time(time)
         case token:
             return positions_of(request.stream, incarnation, token)

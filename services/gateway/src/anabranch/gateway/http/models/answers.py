@@ -26,6 +26,9 @@ PageToken = Annotated[str, Query(description="next_page_token of the last answer
 PageSize = Annotated[int, Query(ge=1, le=PAGE_SIZE_MAX)]
 SegmentPath = Annotated[int, Path(ge=0, le=INT63, description="a segment's id")]
 TimeMs = Annotated[int, Query(ge=0, le=INT63, description="Unix time in milliseconds")]
+TimeText = Annotated[
+    str, Query(max_length=64, description="a time such as 2026-11-20T12:00 (UTC), or Unix ms")
+]
 EpochNumber = Annotated[int, Query(ge=0, le=INT63, description="a stream epoch")]
 
 Offset = Annotated[int, Field(ge=-1, le=INT63)]

@@ -17,6 +17,7 @@ from anabranch.client import (
     Position,
     ReaderGroupConfig,
     ReaderGroupStatus,
+    ResetPreview,
     SegmentPosition,
 )
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription
@@ -101,9 +102,11 @@ class CreateReaderGroupRequest(GroupConfigBody):
 
 
 class ResetReaderGroupRequest(HttpBody):
-    """No `config`: unchanged, from the group's start. `expectedGeneration`: refuse at another."""
+    """No `config`: unchanged, from the group's start. `toTime`: from the cut of every stream at
+    that time. `expectedGeneration`: refuse at another."""
 
     config: GroupConfigBody | None = None
+    to_time: Annotated[str, Field(max_length=64, examples=["2026-11-20T12:00"])] | None = None
     expected_generation: Annotated[int, Field(ge=0, le=INT63)] | None = None
 
 
@@ -179,6 +182,25 @@ class ReaderGroupProperty(Told):
     lag: LagProperty | None = None
     checkpoints: list[CheckpointUnderWay] | None = None
     log_answers: bool | None = None
+
+
+class StreamResetProperty(Told):
+    """The group would go from `present`, its saved position, to `target`, found by `basis`. It
+    would read `againBytes` again, and leave out `skippedBytes` that it has not processed."""
+
+    stream: str
+    basis: Literal["watermarks", "block times"]
+    present: dict[int, PlaceProperty]
+    target: dict[int, PlaceProperty]
+    again_bytes: int
+    skipped_bytes: int
+
+
+class ResetPreviewProperty(Told):
+    """The effect of a reset to a time, at this generation of the group."""
+
+    generation: int
+    streams: list[StreamResetProperty]
 
 
 class GroupName(Told):
@@ -301,3 +323,21 @@ def cuts_by_stream(positions: Mapping[str, Position]) -> StreamCuts:
         place = PlaceProperty(offset=at.offset, event_index=at.event_index)
         cuts.setdefault(str(stream), {})[int(number)] = place
     return cuts
+
+
+def preview_property(found: ResetPreview) -> ResetPreviewProperty:
+    """A preview as an answer."""
+    return ResetPreviewProperty(
+        generation=found.generation,
+        streams=[
+            StreamResetProperty(
+                stream=each.stream,
+                basis=each.basis,
+                present=cuts_by_stream(each.present)[each.stream],
+                target=cuts_by_stream(each.target)[each.stream],
+                again_bytes=each.again_bytes,
+                skipped_bytes=each.skipped_bytes,
+            )
+            for each in found.streams
+        ],
+    )

@@ -2,7 +2,8 @@
 
 POST answers when every event of the body is durable. GET answers with events and, in the header
 `Next-Position`, with the position to continue from. With server-sent events, the ids of the
-messages are these positions.
+messages are these positions. With `time_window=true`, headers or `window` messages give the window
+of event time.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from anabranch.client import TimeWindow
 from anabranch.client.transactions.part import PartReport
 from anabranch.common.errors import (
     AnabranchError,
@@ -60,6 +62,7 @@ class _Wanted:
     events_max: int
     wait_s: float
     binary: bool
+    window: bool
 
 
 def routes() -> list[Route]:
@@ -102,11 +105,12 @@ async def read_events(request: Request) -> Response | EventStream:
         return await follow_events(request, parts, stream)
     wanted = _wanted(request, parts)
     found = await parts.reads.read(
-        ReadRequest(stream, wanted.start, wanted.events_max, wanted.wait_s)
+        ReadRequest(stream, wanted.start, wanted.events_max, wanted.wait_s, wanted.window)
     )
     body = binary_frames(found.payloads) if wanted.binary else _lines(found, stream)
     parts.metrics.events_out += len(found.payloads)
     headers = {"next-position": found.next_position(stream), "cache-control": "no-store"}
+    headers |= {name: str(at_ms) for name, at_ms in _bounds(found.window) if at_ms is not None}
     if found.ended:
         headers["end-of-stream"] = "true"
     return Response(body, headers=headers, media_type=BINARY if wanted.binary else NDJSON)
@@ -115,10 +119,11 @@ async def read_events(request: Request) -> Response | EventStream:
 async def follow_events(request: Request, parts: Parts, stream: str) -> EventStream:
     """200, then server-sent events from a position, for as long as the caller listens."""
     start = request.headers.get("last-event-id") or _from(request)
+    with_windows = _wants_window(request)
     following = await parts.reads.follow(stream, start)
     form = Form(sse=True)
     return EventStream(
-        _followed(parts, following, form, request.url.path),
+        _followed(parts, following, form, request.url.path, with_windows=with_windows),
         form,
         send_timeout_s=parts.settings.ack_wait_s,
         closed=following.close,
@@ -126,12 +131,16 @@ async def follow_events(request: Request, parts: Parts, stream: str) -> EventStr
 
 
 async def _followed(
-    parts: Parts, following: Following, form: Form, path: str
+    parts: Parts, following: Following, form: Form, path: str, *, with_windows: bool
 ) -> AsyncGenerator[bytes, None]:
     position = following.position()
     yield form.opening(Message({"position": position}, position, "position"))
+    window: TimeWindow | None = None
     try:
         while not parts.reads.stopping():
+            if with_windows and (present := await following.time_window()) != window:
+                window = present
+                yield form.of([_window_message(window)])
             try:
                 found = await following.next(parts.settings.heartbeat_s, parts.reads.stopping)
             except EventsTruncated as error:
@@ -148,6 +157,11 @@ async def _followed(
         yield form.of([Message({"reason": "stopping"}, name="end")])
     except AnabranchError as error:
         yield form.of([Message(document_of(error, path), name="problem")])
+
+
+def _window_message(window: TimeWindow) -> Message:
+    """The window of the events that follow it."""
+    return Message({"lowerMs": window.lower_ms, "upperMs": window.upper_ms}, name="window")
 
 
 def _lines(found: ReadEvents, stream: str) -> bytes:
@@ -181,7 +195,21 @@ def _wanted(request: Request, parts: Parts) -> _Wanted:
         ),
         wait_s=_number(query.get("wait", "0"), "wait", 0, parts.settings.wait_s_max),
         binary=_wants(BINARY, request),
+        window=_wants_window(request),
     )
+
+
+def _wants_window(request: Request) -> bool:
+    """Whether the window of event time is requested. Raises InvalidRequest."""
+    text = request.query_params.get("time_window", "false")
+    if text not in ("true", "false"):
+        raise InvalidRequest("time_window is neither true nor false", name="time_window")
+    return text == "true"
+
+
+def _bounds(window: TimeWindow) -> tuple[tuple[str, int | None], ...]:
+    """The window as headers."""
+    return (("time-lower-ms", window.lower_ms), ("time-upper-ms", window.upper_ms))
 
 
 def _number(text: str, name: str, least: int, most: float = EVENTS_COUNT_LIMIT) -> float:
@@ -200,7 +228,9 @@ def _number(text: str, name: str, least: int, most: float = EVENTS_COUNT_LIMIT) 
 def _from(request: Request) -> str:
     start = request.query_params.get("from", "head")
     if not start or len(start) > START_LENGTH_MAX:
-        raise InvalidRequest("from is empty or too long", remedy="send head, tail or a position")
+        raise InvalidRequest(
+            "from is empty or too long", remedy="send head, tail, a time or a position"
+        )
     return start
 
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Response
 from starlette.requests import Request
 
 from anabranch.client import Client, ReaderGroup
+from anabranch.client.reading.times.instants import parse_time
 from anabranch.common.model.names import scope_name
 from anabranch.common.model.reader_group import GroupState
 from anabranch.gateway.events.tokens import page_after
@@ -21,6 +22,7 @@ from anabranch.gateway.http.models.answers import (
     HttpBody,
     PageSize,
     PageToken,
+    TimeText,
     Told,
     group_at,
     stream_at,
@@ -32,10 +34,12 @@ from anabranch.gateway.http.models.groups import (
     PlaceProperty,
     ReaderGroupProperty,
     ReaderGroupsList,
+    ResetPreviewProperty,
     ResetReaderGroupRequest,
     group_property,
     place_property,
     position_cut,
+    preview_property,
 )
 from anabranch.gateway.http.routes.parts import parts_of
 from anabranch.gateway.http.routes.sending import (
@@ -153,10 +157,25 @@ async def reset_reader_group(
     name = str(group_at(scope, group))
     config = None if body.config is None else await body.config.config(client)
     operation = await client.reader_groups.reset(
-        name, config, expected_generation=body.expected_generation, **sent
+        name,
+        config,
+        to_time=None if body.to_time is None else parse_time(body.to_time),
+        expected_generation=body.expected_generation,
+        **sent,
     )
     running = still_running(operation)
     return running or group_property(await client.reader_groups.describe(name), None)
+
+
+@router.get("/{group}/reset-preview")
+async def preview_reset(
+    request: Request, scope: str, group: str, to: TimeText
+) -> ResetPreviewProperty:
+    """200: the bytes that a reset to this time would read again and leave out; changes nothing. 400
+    for an invalid time; 404; 503 while a store does not answer."""
+    time_ms = parse_time(to)
+    async with opened(parts_of(request).client, scope, group) as found:
+        return preview_property(await found.preview_reset(time_ms))
 
 
 @router.post("/{group}/release", response_model=OperationHandle, responses=RUNNING)

@@ -12,7 +12,9 @@ from starlette.requests import Request
 
 from anabranch.client import CutFound
 from anabranch.client.cuts import offsets_of
+from anabranch.client.reading.times.instants import parse_time
 from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.names import parse_segment_name
 from anabranch.gateway.events.tokens import page_after
 from anabranch.gateway.events.tokens import page_token as next_token
 from anabranch.gateway.http.models.answers import (
@@ -25,6 +27,7 @@ from anabranch.gateway.http.models.answers import (
     SegmentPath,
     StreamCutBody,
     TimeMs,
+    TimeText,
     Told,
     stream_at,
 )
@@ -114,6 +117,13 @@ class CutProperty(Told):
     stream_epoch: int
     stream_cut: dict[int, int]
     segments: list[SegmentPlace]
+
+
+class TimeCutProperty(Told):
+    """`basis`: `watermarks`, or `block times` where no watermark reaches back to the time."""
+
+    basis: Literal["watermarks", "block times"]
+    stream_cut: dict[int, int]
 
 
 class BetweenRequest(HttpBody):
@@ -226,6 +236,15 @@ async def tail_cut(request: Request, scope: str, stream: str) -> CutProperty:
     """200: the cut at the stream's present tail; 404; 503 while a store does not answer."""
     name = str(stream_at(scope, stream))
     return _cut(await parts_of(request).client.streams.tail_cut(name))
+
+
+@router.get("/cuts/at")
+async def cut_at(request: Request, scope: str, stream: str, time: TimeText) -> TimeCutProperty:
+    """200: the cut at a time; 400 for an invalid time; 404; 503 while a store does not answer."""
+    name, time_ms = str(stream_at(scope, stream)), parse_time(time)
+    found = await parts_of(request).client.streams.cut_at(name, time_ms)
+    offsets = {parse_segment_name(one)[1]: at.offset for one, at in found.positions.items()}
+    return TimeCutProperty(basis=found.basis, stream_cut=dict(sorted(offsets.items())))
 
 
 @router.post("/cuts/check")
