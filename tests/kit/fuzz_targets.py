@@ -390,7 +390,7 @@ TARGETS: tuple[Target, ...] = (
     *map(_log_operations, OPERATIONS),
     Target("chunks", _golden("chunk_format_1"), _chunk, (CorruptChunk, FormatTooNew), _seal_chunk,
            shape=Shape(_take_footer, _put_footer)),
-    _enveloped("manifests", _golden("manifest_format_1", "manifest_format_4"),
+    _enveloped("manifests", _golden("manifest_format_1", "manifest_format_4", "manifest_format_5"),
                lambda data: decode_manifest(data, 3, 42)),
     _enveloped("pages", _golden("page_format_1", "page_format_4"), _page),
     _enveloped("page indexes", _golden("page_index_format_1", "page_index_format_2"),

@@ -183,7 +183,7 @@ def deletion_before_the_counts_are_complete() -> Iterator[None]:
         return Counter()
 
     def counted(garbage: Garbage, references: Counter[str]) -> None:
-        garbage._references = +garbage._references
+        garbage._live = +garbage._live
         garbage._complete = True
         garbage._dropped.extend((since_s, name) for name, since_s in garbage._left.items())
 

@@ -41,6 +41,7 @@ def of_the_store(metrics: Metrics) -> None:
         connections=none,
         unfinished=none,
         granules=dict,
+        dead=none,
     )
     store.watch_journal(live_size=none, outstanding_s=none, ratios=dict, refused=Counter())
 

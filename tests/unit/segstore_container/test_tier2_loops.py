@@ -115,6 +115,8 @@ class _TierTwo:
     unfinished = False
     applied_sequence = 0
     abandoned = None
+    copied = False
+    dead_bytes = 0
 
     def __init__(self, clock: Clock, outcomes: Sequence[BaseException | bool] = ()) -> None:
         self._clock = clock
@@ -156,6 +158,9 @@ class _TierTwo:
 
     async def confirm(self) -> None:
         raise AssertionError("it has no receipts")
+
+    async def rewrite(self) -> bool:
+        return False
 
     async def collect(self) -> bool:
         self.times.append(self._clock.monotonic())
@@ -222,7 +227,7 @@ def _collect(
         clock = VirtualClock(loop)
         tier_two = _TierTwo(clock, outcomes)
         tier_two.times = times
-        collector = Collector(driver.container, tier_two, clock)
+        collector = Collector(driver.container, tier_two, clock, lambda: None)
 
         async def run() -> None:
             async with asyncio.TaskGroup() as group:

@@ -38,7 +38,7 @@ class Owner:
         self.catalog = catalog or Catalog()
         self.garbage = Garbage(CONTAINER, EPOCH, opened_s=0.0)
         if counted:
-            self.garbage.counted(_references(self.catalog))
+            self.garbage.counted(_live_bytes(self.catalog))
         self.number = 1
 
     def commit(self, changes: Changes, now_s: float) -> None:
@@ -159,7 +159,7 @@ def test_whatever_happens_while_the_references_are_counted_the_same_is_due_in_th
     counted = Owner()
     for counter in range(before):
         counted.append(f"segment {counter % 4}", counter % 4 + 1, counter // 2)
-    late, found = Owner(counted.catalog, counted=False), _references(counted.catalog)
+    late, found = Owner(counted.catalog, counted=False), _live_bytes(counted.catalog)
     for counter, (step, which) in enumerate(steps, start=before):
         name, now_s = f"segment {which}", 10.0 * counter
         state = counted.catalog.segments.get(name)
@@ -240,8 +240,12 @@ def test_whatever_happens_what_is_in_use_is_never_due_and_all_else_is_in_the_end
     assert gone | set(owner.due(now_s + GRACE_S)) == created - _used(owner.catalog)
 
 
-def _references(catalog: Catalog) -> Counter[str]:
-    return Counter(extent.ref.name for held in catalog.extents.values() for extent in held)
+def _live_bytes(catalog: Catalog) -> Counter[str]:
+    live: Counter[str] = Counter()
+    for held in catalog.extents.values():
+        for extent in held:
+            live[extent.ref.name] += extent.ref.length
+    return live
 
 
 def _used(catalog: Catalog) -> set[str]:

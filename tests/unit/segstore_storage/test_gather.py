@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
+from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.tier2.chunk import SparseEntry
 from anabranch.common.tier2.state import ChunkRef, SegmentState, TieredExtent
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.state import (
     AppendMark,
-    ContainerCut,
     SegmentCut,
     UntieredRun,
 )
 from anabranch.segstore.domain.storage.gather import gathered, marks_of, to_gather
-from anabranch.segstore.shell.tiering.gather import Gathering
+from anabranch.segstore.shell.tiering.extent_fetch import ExtentFetch
 
 SMALL = 10
 
@@ -107,10 +107,10 @@ def test_any_part_of_a_gathered_run_is_fetched_from_where_it_is(offset: int, len
         asked.append((at, at + size))
         return content[at : at + size]
 
-    gathering = Gathering(ContainerCut(0, 1, (), (), {}), {1: extents}, storage, fetch)
+    gathered_fetch = ExtentFetch({1: extents}, storage, ChunkReader(storage), fetch)
     # when any part is fetched, then it is right, and the journal is asked for its own only
     end = min(400, offset + length)
-    assert asyncio.run(gathering.fetch(1, offset, end - offset)) == content[offset:end]
+    assert asyncio.run(gathered_fetch(1, offset, end - offset)) == content[offset:end]
     assert all(begin % 40 >= 20 and (stop - 1) % 40 >= 20 for begin, stop in asked)
 
 
@@ -128,8 +128,8 @@ def test_extents_that_lie_near_each_other_are_read_with_one_request() -> None:
     async def fetch(_number: int, _at: int, _size: int) -> bytes:
         raise AssertionError
 
-    gathering = Gathering(ContainerCut(0, 1, (), (), {}), {1: extents}, storage, fetch)
-    found = asyncio.run(gathering.fetch(1, 0, 50))
+    gathered_fetch = ExtentFetch({1: extents}, storage, ChunkReader(storage), fetch)
+    found = asyncio.run(gathered_fetch(1, 0, 50))
     assert found == b"".join(data[offset : offset + 10] for offset in order)
     assert storage.requests == 1
 

@@ -1,6 +1,5 @@
 """Random lives of a catalog in tiny pages: what is found is what a plain catalog would say."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -20,10 +19,16 @@ from anabranch.common.tier2.state import (
     WriterMark,
 )
 from anabranch.common.wire.messages import Stamp
-from anabranch.segstore.domain.storage.collection import count_references
+from anabranch.segstore.domain.storage.collection import count_live_bytes
 from anabranch.segstore.domain.storage.directory import Directory, look_up
 from anabranch.segstore.domain.storage.overlay import Overlay, compose
 from anabranch.segstore.domain.storage.paging import PageLimits
+from anabranch.segstore.domain.storage.rewrite import (
+    HeldExtent,
+    Move,
+    find_extents,
+    with_moves,
+)
 from kit.planted_tier2 import overlay_lost_at_the_merge, page_boundary_off_by_one
 from kit.tier2_pages import NEVER_MS, PageShelf, overlay_between, pages_of
 
@@ -44,7 +49,7 @@ STEPS = st.lists(
     st.builds(
         Step,
         st.sampled_from(["append", "append", "append", "truncate", "replace", "delete", "drop",
-                         "snapshot", "snapshot"]),
+                         "rewrite", "rewrite", "snapshot", "snapshot"]),
         st.sampled_from(NAMES[4:7]) | st.sampled_from(NAMES),
         st.integers(1, 6),
     ),
@@ -76,6 +81,8 @@ class Life:
 
     def changes(self, step: Step) -> Changes:
         """What the next manifest says; the operations' sequence numbers are the manifests'."""
+        if step.what == "rewrite":
+            return self.rewritten(step)
         now = self.catalog.applied_sequence + 1
         state = self.catalog.segments.get(step.name)
         if step.what == "drop":
@@ -98,6 +105,24 @@ class Life:
         grown = replace(state, length=state.length + 10 * step.count, event_count=now)
         key = (state.number, WRITERS[step.count % 3])
         return Changes(segments=(SegmentChange(grown, added),), writers={key: WriterMark(now, now)})
+
+    def rewritten(self, step: Step) -> Changes:
+        """Some extents of a segment move, beside an append or a truncation of it."""
+        changes = Changes()
+        if step.count % 3:
+            what = "append" if step.count % 3 == 1 else "truncate"
+            changes = self.changes(replace(step, what=what))
+        state, now = self.catalog.segments.get(step.name), self.catalog.applied_sequence + 1
+        held = () if state is None else self.catalog.extents[state.number]
+        moves = [
+            Move(
+                HeldExtent(step.name, state.number, extent),
+                replace(extent.ref, name=f"c3/0000000002-{now:010}"),
+            )
+            for at, extent in enumerate(held)
+            if state is not None and at % step.count == 0
+        ]
+        return with_moves(self.catalog, changes, moves)[0]
 
     def snapshot(self, forget_ms: int = NEVER_MS) -> None:
         """The next snapshot takes the place of what was."""
@@ -124,10 +149,24 @@ class Life:
         assert pages == expected, "the snapshot is not the catalog"
 
     def check_references(self) -> None:
-        """Every extent of a living segment is counted once."""
-        references = self.shelf.perform(count_references(self.directory, self.overlay))
-        held = (extent.ref.name for extents in self.catalog.extents.values() for extent in extents)
-        assert references == Counter(held)
+        """Every extent of a living segment is counted once, and found."""
+        live = self.shelf.perform(count_live_bytes(self.directory, self.overlay))
+        held: dict[str, list[tuple[int, TieredExtent]]] = {}
+        for number, extents in self.catalog.extents.items():
+            for extent in extents:
+                held.setdefault(extent.ref.name, []).append((number, extent))
+        assert live == {
+            name: sum(extent.ref.length for _, extent in found) for name, found in held.items()
+        }
+        some = sorted(held)[::2]
+        plan = find_extents(self.directory, self.overlay, some, extents_max=10_000)
+        assert {
+            name: sorted((each.number, each.extent.start, each.extent.ref) for each in found)
+            for name, found in self.shelf.perform(plan).items()
+        } == {
+            name: sorted((number, extent.start, extent.ref) for number, extent in held[name])
+            for name in some
+        }
 
 
 def _only(catalog: Catalog, names: list[str]) -> Catalog:
@@ -172,6 +211,8 @@ def test_whatever_happens_names_are_found_as_they_are_and_snapshots_are_the_cata
     [
         ["append 6", "snapshot 1", "append 3", "truncate 2", "append 1", "truncate 3"],
         ["append 6", "snapshot 1", "append 3", "truncate 7", "truncate 1", "append 2"],
+        ["append 6", "snapshot 1", "rewrite 3", "append 3", "rewrite 1", "truncate 2", "rewrite 2"],
+        ["append 6", "append 6", "rewrite 3", "snapshot 1", "rewrite 4", "snapshot 1", "rewrite 3"],
         ["append 6", "snapshot 1", "replace 2", "append 4", "snapshot 1", "delete 1"],
         ["append 6", "snapshot 1", "delete 1", "append 2", "replace 1", "snapshot 1"],
         ["append 1", "delete 1", "snapshot 1", "drop 1", "snapshot 1"],

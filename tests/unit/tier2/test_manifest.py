@@ -78,13 +78,13 @@ PAGE_2 = replace(PAGE, writers=OLD_WRITERS)
 
 CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
     (
-        "manifest_format_4",
+        "manifest_format_5",
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
     ),
     (
-        "manifest_abandoned_format_4",
+        "manifest_abandoned_format_5",
         m.encode_manifest(ABANDONED),
         lambda data: m.decode_manifest(data, 3, 42),
         ABANDONED,
@@ -118,6 +118,11 @@ def test_what_format_3_wrote_is_read() -> None:
     assert m.decode_manifest(read_golden("manifest_format_3"), 3, 42) == MANIFEST
     assert m.decode_manifest(read_golden("manifest_abandoned"), 3, 42) == ABANDONED
     assert p.decode_page(read_golden("page_format_3"), "page") == PAGE
+
+
+def test_what_format_4_wrote_is_read() -> None:
+    assert m.decode_manifest(read_golden("manifest_format_4"), 3, 42) == MANIFEST
+    assert m.decode_manifest(read_golden("manifest_abandoned_format_4"), 3, 42) == ABANDONED
 
 
 def test_a_segment_without_a_kind_has_the_one_that_its_name_says() -> None:
@@ -171,7 +176,7 @@ def test_every_truncation_and_anything_appended_is_detected(
 def test_a_newer_format_is_named_as_such(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    newer = seal_envelope(data[:4], 5, data[HEAD.size :])
+    newer = seal_envelope(data[:4], 6, data[HEAD.size :])
     with pytest.raises(FormatTooNew):
         decode(newer)
 
@@ -180,7 +185,7 @@ def test_a_newer_format_is_named_as_such(
 def test_fields_that_are_not_known_are_ignored(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    body = open_envelope(data, data[:4], 4, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, data[:4], 5, name=name, damaged=CorruptManifest)
     fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
     assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
 

@@ -260,7 +260,8 @@ class TierTwo(StoredCatalog, Protocol):
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> "Sequence[TieredExtents]":
         """Move a cut to tier 2: chunks, then the next manifest, then the look for a successor.
 
-        On return the state at `cut.sequence` is durable and the log up to it may be released.
+        On return the state at `cut.sequence` is durable and the log up to it may be released. An
+        empty cut writes nothing, unless copies wait.
         Raises Deposed (nothing was made visible by us after the successor's fence), SyncFailed;
         DiskFailed, Unavailable and OutcomeUnknown, after which the flush may be retried.
         """
@@ -304,6 +305,25 @@ class TierTwo(StoredCatalog, Protocol):
         """
         ...
 
+    async def rewrite(self) -> bool:
+        """Copy the live bytes of some mostly dead objects into a new one, beside any flush.
+
+        Returns `copied`. Does nothing while copies wait, or if the last flush failed. Raises the
+        errors of `collect`.
+        """
+        ...
+
+    @property
+    def copied(self) -> bool:
+        """Whether copies wait for a flush, which may be of an empty cut, to replace the
+        originals."""
+        ...
+
+    @property
+    def dead_bytes(self) -> int:
+        """Dead bytes in objects that cannot go, because other bytes of them live."""
+        ...
+
     async def check_owner(self) -> None:
         """Check that no other owner has opened the container since. Raises Deposed, Unavailable."""
         ...
@@ -328,10 +348,12 @@ class TierTwo(StoredCatalog, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TieredExtents:
-    """The extents that a flush added to a segment, adjacent to those it had."""
+    """The extents that a flush added to a segment, adjacent to those it had, and those that hold
+    the same ranges as before in another object."""
 
     segment_number: int
     extents: tuple[TieredExtent, ...]
+    replaced: tuple[TieredExtent, ...] = ()
 
 
 class OpenTierTwo(Protocol):

@@ -63,6 +63,12 @@ class SegstoreSettings(NatsSettings):
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long unreferenced objects of tier 2 stay: longer than any open, and than any read by a
     process that does not own the container."""
+    rewrite_live_share: Annotated[float, Field(ge=0, le=0.9)] = 0.5
+    """Objects of tier 2 of which less than this share is live are rewritten; 0: none. A rewrite
+    copies the live bytes, so a larger share returns more space and writes more."""
+    rewrite_rest_s: Annotated[float, Field(ge=0)] = 600.0
+    """How long an object rests after it lost a piece before it is rewritten, because it will soon
+    lose more; six times as long at most."""
     load_period_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     """The longest time between two reports of the loads of the segments to the controllers."""
     load_busy_s: Annotated[float, Field(ge=0.1, le=3600)] = 2.0

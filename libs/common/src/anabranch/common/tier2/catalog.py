@@ -122,6 +122,7 @@ class _Draft:
 def extents_after(held: Extents, change: SegmentChange, *, number: int | None = None) -> Extents:
     """Return a segment's extents after a change, given the extents before it.
 
+    Added extents may follow those that stay, or take the places of dropped ones among them.
     `number` is the manifest's, for the error. Raises CorruptManifest if an invariant breaks.
     """
     dropped = set(change.dropped)
@@ -130,8 +131,10 @@ def extents_after(held: Extents, change: SegmentChange, *, number: int | None = 
         raise CorruptManifest(
             "a dropped extent does not exist", number=number, segment=change.state.name
         )
-    joined = kept + change.added
-    fault = _extents_fault(change.state, joined, len(kept))
+    after = kept + change.added
+    joined = tuple(sorted(after, key=lambda extent: extent.start))
+    grown = joined == after and dropped.issuperset(held[: len(dropped)])
+    fault = _extents_fault(change.state, joined, len(kept) if grown else 0)
     if fault is not None:
         raise CorruptManifest(fault, number=number, segment=change.state.name)
     return joined

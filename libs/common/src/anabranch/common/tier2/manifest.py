@@ -30,9 +30,10 @@ from anabranch.common.tier2.state import (
 from anabranch.common.wire.malformed import MALFORMED
 
 MAGIC = b"ANMF"
-FORMAT = 4
+FORMAT = 5
 """Format 2 added attributes, the time of the last change and the target of a merged segment;
-format 3 the time of a writer's last events; format 4 the kind of a segment."""
+format 3 the time of a writer's last events; format 4 the kind of a segment; format 5 added extents
+that take the places of dropped ones, where before they only followed the extents that stay."""
 
 
 @dataclass(frozen=True, slots=True)

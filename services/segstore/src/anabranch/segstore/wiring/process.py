@@ -12,6 +12,7 @@ from anabranch.common.model.cluster import NodeRecord
 from anabranch.common.runtime.ids import system_rng
 from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.workflow.containment import Contained, Containment
+from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import Served, TcpServer
@@ -154,7 +155,11 @@ class Process:
             ),
         )
         tier_two_limits = TierTwoLimits(
-            gc_grace_s=settings.gc_grace_s, tombstone_s=settings.tombstone_s
+            gc_grace_s=settings.gc_grace_s,
+            tombstone_s=settings.tombstone_s,
+            rewrite=RewriteLimits(
+                live_share=settings.rewrite_live_share, rest_s=settings.rewrite_rest_s
+            ),
         )
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)

@@ -40,6 +40,7 @@ def watch_metrics(
         connections=lambda: server.connection_count,
         unfinished=lambda: server.unfinished_size,
         granules=lambda: store.catch_up.ahead.outcomes,
+        dead=lambda: sum(opened.tier_two.dead_bytes for opened in store.open_containers()),
     )
     parts.metrics.watch_journal(
         live_size=lambda: parts.log.live_size,

@@ -1,21 +1,21 @@
 """Determines which objects of a container are garbage, and since when (decides, deletes nothing).
 
-    in use ──the last reference dropped by a committed manifest──► garbage ──gc_grace──► due
-    of a lower epoch, never referenced (found by listing)───────────► due, gc_grace after open
-    manifest below the `through` of the snapshot ──gc_grace──────────► due
+    in use ──the last live byte dropped by a committed manifest──► garbage ──gc_grace──► due
+    of a lower epoch, never referenced (found by listing)────────► due, gc_grace after open
+    manifest below the `through` of the snapshot ──gc_grace──────► due
 
 The owner reports only the manifests that it committed, after it saw no successor: an object that a
 manifest of unknown outcome dropped may still be needed. Names are never reused, so garbage stays
-garbage. `Garbage` counts references per object, because a chunk holds pieces of many segments.
+garbage. `Garbage` counts live bytes per object, because a chunk holds pieces of many segments.
 Times are seconds of a monotonic clock.
 
-The references at the open are counted page by page while the owner already serves
-(`count_references`). Until the count is complete nothing is due: an object that a manifest dropped
+The live bytes at the open are counted page by page while the owner already serves
+(`count_live_bytes`). Until the count is complete nothing is due: an object that a manifest dropped
 meanwhile may have references that were not counted yet.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from anabranch.common.tier2.manifest import Changes, SegmentChange
@@ -24,19 +24,20 @@ from anabranch.common.tier2.page_index import PageKind
 from anabranch.common.tier2.state import Catalog, TieredExtent
 from anabranch.segstore.domain.storage.directory import Directory, Reading
 from anabranch.segstore.domain.storage.overlay import Fate, Overlay
+from anabranch.segstore.domain.storage.space import RewriteLimits, Space
 
 
-def count_references(directory: Directory, overlay: Overlay) -> Reading[Counter[str]]:
-    """The number of extents of living segments that refer to each chunk. The overlay must not
+def count_live_bytes(directory: Directory, overlay: Overlay) -> Reading[Counter[str]]:
+    """The bytes of each chunk to which extents of living segments refer. The overlay must not
     change."""
-    references: Counter[str] = Counter()
+    live: Counter[str] = Counter()
     gone: set[int] = set()
     dropped: dict[int, set[TieredExtent]] = {}
 
     def count(number: int, extents: Iterable[TieredExtent]) -> None:
         if number not in gone:
             left = dropped.get(number, ())
-            references.update(extent.ref.name for extent in extents if extent not in left)
+            _add(live, (extent for extent in extents if extent not in left))
 
     for held in directory.of_kind(PageKind.SEGMENTS):
         page = yield held
@@ -53,50 +54,75 @@ def count_references(directory: Directory, overlay: Overlay) -> Reading[Counter[
             count(number, run)
     for fate in overlay.names.values():
         if isinstance(fate, SegmentChange):
-            references.update(extent.ref.name for extent in fate.added)
-    return references
+            _add(live, fate.added)
+    return live
+
+
+def _add(live: Counter[str], extents: Iterable[TieredExtent]) -> None:
+    for extent in extents:
+        live[extent.ref.name] += extent.ref.length
 
 
 class Garbage:
     """One owner's record of its container's objects, from its fence manifest on."""
 
-    def __init__(self, container: int, container_epoch: int, *, opened_s: float) -> None:
+    def __init__(
+        self,
+        container: int,
+        container_epoch: int,
+        *,
+        opened_s: float,
+        rewrite: RewriteLimits | None = None,
+    ) -> None:
         self._container = container
         self._container_epoch = container_epoch
         self._opened_s = opened_s
         self._complete = False
-        self._references: Counter[str] = Counter()
-        """References of each object; until the references at the open are counted, only the
-        difference since."""
+        self._live: Counter[str] = Counter()
+        """Live bytes of each object; until those at the open are counted, only the difference
+        since. An extent has at least one byte, so an object without live bytes is unreferenced."""
         self._left: dict[str, float] = {}
-        """Until then: the time at which a reference to an object was last dropped, in order."""
+        """Until then: the time at which an object last lost a piece, in order."""
         self._pages: frozenset[str] = frozenset()
         self._dropped: deque[tuple[float, str]] = deque()
         self._covered: deque[tuple[float, int]] = deque()
         self._manifests_below = 0
+        self.space = Space(rewrite or RewriteLimits())
+        """The partly dead ones among the objects in use; complete as soon as this record is."""
 
     @property
     def complete(self) -> bool:
         """Whether all references are counted; nothing is due before."""
         return self._complete
 
+    @property
+    def live(self) -> Mapping[str, int]:
+        """The live bytes of each chunk in use."""
+        return self._live
+
+    @property
+    def dead_bytes(self) -> int:
+        """Dead bytes in objects of which other bytes live, as far as they are known."""
+        return self.space.dead_bytes(self._live) if self._complete else 0
+
     def in_use(self, name: str) -> bool:
         """Whether the newest committed state refers to the object."""
         assert self._complete
-        return name in self._references or name in self._pages
+        return name in self._live or name in self._pages
 
     # --- recording ----------------------------------------------------------------------------
 
-    def counted(self, references: Counter[str]) -> None:
-        """Add the references at the open of the container."""
+    def counted(self, live: Counter[str]) -> None:
+        """Add the live bytes at the open of the container."""
         assert not self._complete
-        self._references.update(references)
-        assert all(count >= 0 for count in self._references.values())
-        self._references = +self._references
+        self._live.update(live)
+        assert all(size >= 0 for size in self._live.values())
+        self._live = +self._live
         self._complete = True
         left = [(since_s, name) for name, since_s in self._left.items() if not self.in_use(name)]
         self._dropped = deque(sorted([*self._dropped, *left], key=lambda drop: drop[0]))
         self._left = {}
+        self.space.inherited(self._live)
 
     def snapshot_committed(self, pages: Iterable[str], through: int, now_s: float) -> None:
         """Replace the objects of the snapshot, including its index."""
@@ -106,20 +132,35 @@ class Garbage:
 
     def manifest_committed(self, before: Catalog, changes: Changes, now_s: float) -> None:
         """Note the changes of a committed manifest to the state `before` it, of which only the
-        changed segments are needed."""
-        for change in changes.segments:
-            self._references.update(extent.ref.name for extent in change.added)
-        for extent in _dropped_extents(before, changes):
-            self._drop(extent.ref.name, now_s)
+        changed segments are needed.
 
-    def _drop(self, name: str, now_s: float) -> None:
-        self._references[name] -= 1
+        An extent that moves from a merged segment to its target changes nothing.
+        """
+        differences: Counter[str] = Counter()
+        for change in changes.segments:
+            _add(differences, change.added)
+        for extent in _dropped_extents(before, changes):
+            differences[extent.ref.name] -= extent.ref.length
+        for name, difference in differences.items():
+            self._live[name] += difference
+            if difference < 0:
+                self._lost(name, -difference, now_s)
+
+    def _lost(self, name: str, size: int, now_s: float) -> None:
         if not self._complete:
             self._left.pop(name, None)
             self._left[name] = now_s
-        elif not self._references[name]:
-            del self._references[name]
+            return
+        live = self._live[name]
+        self.space.lost(name, live + size, live, now_s)
+        if not live:
+            del self._live[name]
             self._dropped.append((now_s, name))
+
+    def unreferenced(self, name: str, now_s: float) -> None:
+        """Note an object of this owner that no manifest refers to, and none will."""
+        assert not self.in_use(name)
+        self._dropped.append((now_s, name))
 
     def listed(self, names: Sequence[str]) -> None:
         """Add unreferenced objects of lower epochs, from a list made `gc_grace` after the open."""

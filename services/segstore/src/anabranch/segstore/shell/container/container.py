@@ -143,9 +143,14 @@ class Container:
         assert self._log is not None
         return self._log
 
+    @property
+    def serving(self) -> bool:
+        """Whether the container accepts requests."""
+        return self._phase is Phase.SERVING
+
     def check_serving(self) -> None:
         """Raises Unavailable unless the container serves requests."""
-        if self._phase is not Phase.SERVING:
+        if not self.serving:
             raise Unavailable("the container is not serving", container=self.container)
 
     def stop_accepting(self) -> None:
@@ -310,7 +315,7 @@ class Container:
     def end_transients(self, names: Iterable[str]) -> None:
         """Delete the transient segments that still exist, without an answer. If the container is
         no longer serving, its next opening deletes them."""
-        if self._phase is not Phase.SERVING:
+        if not self.serving:
             return
         now_ms = self._around.clock.now_ms()
         for name in names:

@@ -32,6 +32,7 @@ class StoreMetrics:
         self.flushes = 0
         self.flush_bytes = 0
         self.flush_failures = 0
+        self.rewritten_bytes = 0
         self.load_reports = 0
         self.load_report_failures = 0
         self.segment_loads = 0
@@ -101,6 +102,11 @@ class StoreMetrics:
             lambda: self.flush_failures,
         )
         count(
+            f"{PREFIX}rewritten_bytes_total",
+            "Live bytes copied out of mostly dead objects of tier 2",
+            lambda: self.rewritten_bytes,
+        )
+        count(
             f"{PREFIX}defects_total",
             "Unexpected errors; each ended one container, which is opened again",
             lambda: self.defects,
@@ -143,6 +149,7 @@ class StoreMetrics:
         connections: Callable[[], int],
         unfinished: Callable[[], int],
         granules: Callable[[], Mapping[tuple[str, ...], int]],
+        dead: Callable[[], int],
     ) -> None:
         """Add the values that the store's parts keep themselves. Call it once."""
         self._metrics.counter(
@@ -166,6 +173,11 @@ class StoreMetrics:
         gauge(f"{PREFIX}segments_resident", "Segments and tombstones in memory", resident)
         gauge(f"{PREFIX}connections", "TCP connections open", connections)
         gauge(f"{PREFIX}unfinished_bytes", "Bytes reserved for incomplete packets", unfinished)
+        gauge(
+            f"{PREFIX}tier2_dead_bytes",
+            "Dead bytes in objects of tier 2 of which other bytes live",
+            dead,
+        )
 
     def watch_journal(
         self,

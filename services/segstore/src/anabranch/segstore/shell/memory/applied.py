@@ -216,6 +216,9 @@ class Applied:
     def end_flush(self, cut: ContainerCut, tiered: Sequence[TieredExtents] | None) -> int:
         """End the flush of `cut`, which created these extents, or failed if `tiered` is None.
 
+        Call it in the same step of the event loop in which the catalog changed: a name that is
+        loaded afterwards has the new extents.
+
         Returns how many bytes are no longer un-tiered.
         """
         changes, self._flushing = self._flushing, None
@@ -227,6 +230,7 @@ class Applied:
             self.flushed_sequence = cut.sequence
             for found in tiered:
                 self.untiered -= self.index.add_tiered(found.segment_number, found.extents)
+                self.index.replace(found.segment_number, found.replaced)
             for segment in cut.segments:
                 index = self.index.get(segment.state.number)
                 if index is not None:

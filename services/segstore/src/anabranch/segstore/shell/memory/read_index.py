@@ -138,6 +138,16 @@ class ReadIndex:
             index.adopt(extents, base)
         return untiered - index.untiered
 
+    def replace(self, number: int, extents: Iterable[TieredExtent]) -> None:
+        """Let extents of a segment, by its `number` when the flush began, refer to other objects.
+
+        If the segment was merged meanwhile, they are the target's by now.
+        """
+        owner, base = self._owner(number)
+        index = self._segments.get(owner)
+        if index is not None:
+            index.replace(TieredExtent(found.start + base, found.ref) for found in extents)
+
     def _owner(self, number: int) -> tuple[int, int]:
         """(the segment that now holds the bytes of `number`, their offset there)."""
         base = 0

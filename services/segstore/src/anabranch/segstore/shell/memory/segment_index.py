@@ -165,6 +165,16 @@ class SegmentIndex:
         self._advance()
         self.trim()
 
+    def replace(self, extents: Iterable[TieredExtent]) -> None:
+        """Let extents refer to other objects with the same bytes. Truncated ones are left out."""
+        for extent in extents:
+            at = bisect_left(self._extent_starts, extent.start)
+            if at == len(self._extents) or self._extent_starts[at] != extent.start:
+                continue
+            before, self._extents[at] = self._extents[at], extent
+            assert before.ref.length == extent.ref.length
+            self._adopted = [extent if held == before else held for held in self._adopted]
+
     def _forget_gathered(self, at: int, stop: int) -> None:
         """Remove these extents, because a new one holds their bytes too."""
         gone = set(self._extents[at:stop])

@@ -131,7 +131,8 @@ async def open_container(
         limits=limits,
         back_off_s=around.back_off_s,
     )
-    return OpenContainer(opened, tier_two, flusher, Collector(opened, tier_two, around.clock))
+    collector = Collector(opened, tier_two, around.clock, flusher.hurry)
+    return OpenContainer(opened, tier_two, flusher, collector)
 
 
 async def _log_of(placement: Placement, tiers: Tiers) -> str:

@@ -1,10 +1,11 @@
 """The loop that moves a container's tail to tier 2.
 
 It wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
-container pins the journal's oldest file, or on request. Without a request it flushes at most once a
-second. A flush cuts at the applied sequence S, lets tier 2 make everything up to S durable, moves
-the extents in the index, and then releases the log. The order matters: the journal may delete its
-copy only after the manifest is durable and no successor was seen.
+container pins the journal's oldest file, when copies of rewritten objects wait, or on request.
+Without a request it flushes at most once a second. A flush cuts at the applied sequence S, lets tier
+2 make everything up to S durable, moves the extents in the index, and then releases the log. The
+order matters: the journal may delete its copy only after the manifest is durable and no successor
+was seen.
 
 A request covers everything applied, and thus acknowledged, when it arrived; a running flush with an
 earlier cut does not answer it. Only the owner may answer: a replaced owner with nothing to flush
@@ -122,8 +123,15 @@ class Flusher:
 
     def hurry(self) -> None:
         """Flush as soon as pauses and failures allow, without an answer."""
-        if self._container.applied.changed:
+        if self._due:
             self._wanted.set()
+
+    @property
+    def _due(self) -> bool:
+        """Whether a flush has anything to record. A container that closes records no copies, so
+        that its last flush is the last one."""
+        copied = self._tier_two.copied and self._container.serving
+        return self._container.applied.changed or copied
 
     def _give_up(self, request: FlushRequest) -> None:
         self._requests.remove(request)
@@ -190,7 +198,7 @@ class Flusher:
         )
 
     async def flush(self) -> None:
-        """Move everything applied so far; does nothing if nothing changed.
+        """Move everything applied so far; does nothing if nothing changed and no copies wait.
 
         Raises Deposed, DiskFailed and the other errors of `TierTwo.flush`; the changes are then
         part of the next flush.
@@ -198,7 +206,7 @@ class Flusher:
         applied = self._container.applied
         if self._unfinished is not None:
             await self._move(self._unfinished)
-        if applied.changed:
+        if self._due:
             self._cancel_age()
             self._aging = False
             await self._move(applied.begin_flush())
@@ -221,6 +229,9 @@ class Flusher:
                 self._throttle.add_untiered(-moved)
         self._check_alive()
         container.metrics.flushed(moved, self._clock.monotonic() - began_s)
+        container.metrics.rewritten_bytes += sum(
+            extent.ref.length for found in tiered or () for extent in found.replaced
+        )
         await container.log.release(cut.sequence)
         self._check_alive()
         self._throttle.wake()

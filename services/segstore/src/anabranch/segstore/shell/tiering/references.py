@@ -1,4 +1,4 @@
-"""Counts the chunks that a container refers to, page by page, while it serves.
+"""Counts the bytes of chunks to which a container refers, page by page, while it serves.
 
 State owned: the progress of the count. A page that cannot be read is read again by the next call.
 Nothing is deleted until the count is complete.
@@ -7,17 +7,17 @@ Nothing is deleted until the count is complete.
 from collections import Counter
 
 from anabranch.common.tier2.page_index import HeldPage
-from anabranch.segstore.domain.storage.collection import count_references
+from anabranch.segstore.domain.storage.collection import count_live_bytes
 from anabranch.segstore.domain.storage.directory import Directory, OpenPage
 from anabranch.segstore.domain.storage.overlay import Overlay
 from anabranch.segstore.shell.tiering.pages import Pages
 
 
 class ReferenceCount:
-    """The references of one state of a container; `overlay` must not change during the count."""
+    """The live bytes of one state of a container; `overlay` must not change during the count."""
 
     def __init__(self, directory: Directory, overlay: Overlay, pages: Pages) -> None:
-        self._plan = count_references(directory, overlay)
+        self._plan = count_live_bytes(directory, overlay)
         self._pages = pages
         self._wanted: HeldPage | None = None
         self._found: Counter[str] | None = None

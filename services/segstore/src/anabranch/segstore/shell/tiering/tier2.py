@@ -1,14 +1,14 @@
 """A container's tier 2: flushes cuts into it, collects its garbage, reads from it.
 
-State owned: the last manifest, the manifest that is being created, and the garbage. `catalog.py`
-owns the catalog, of which a flush looks up only the segments of the cut. A flush proceeds in this
-order:
+State owned: the last manifest, and the manifest that is being created. `catalog.py` owns the
+catalog, of which a flush looks up only the segments that it changes, `collection.py` the garbage,
+and `rewriter.py` the copies of live bytes of mostly dead objects. A flush proceeds in this order:
 
 1. It writes the chunks one after another, including gathered small extents of merged segments, and
    the snapshot if one is due. The objects that a manifest refers to must be durable before it
    exists.
 2. It creates the next manifest, create-only: from here on the state at the cut is the state of
-   record.
+   record. It also replaces extents by the copies that wait for it.
 3. It lists the manifests. A higher one means that a successor fenced us, perhaps so long ago that
    it has already collected the manifest with our number; the flush then stops.
 4. Only now the catalog changes, and the caller may release its log. Objects that the manifest
@@ -18,10 +18,6 @@ order:
 If step 2 or 3 fails or is cancelled, the manifest may or may not exist. It is kept, and the next
 flush, which must be of the same cut, first creates it again with the same bytes: it finds its own
 manifest or a successor's. A full disk or an outage thus costs only time.
-
-Collection begins when the references are counted. It looks for a successor before every batch, as a
-flush does, and deletes one object after another: an owner creates a few objects a second, while an
-object store deletes dozens.
 """
 
 from bisect import bisect_right
@@ -29,14 +25,10 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-import structlog
-
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
-    CorruptChunk,
     Deposed,
-    FormatTooNew,
     Unavailable,
 )
 from anabranch.common.model.cluster import Abandonment
@@ -46,39 +38,35 @@ from anabranch.common.storage.objects import manifest_numbers
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.catalog import apply_manifest
 from anabranch.common.tier2.manifest import Manifest, encode_manifest
-from anabranch.common.tier2.names import container_prefix
 from anabranch.common.tier2.state import Catalog, ChunkRef, TieredExtent, Tombstone, WriterMark
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.storage.changes import changes_of_cut
 from anabranch.segstore.domain.storage.collection import Garbage
 from anabranch.segstore.domain.storage.fence import closing_manifest, deposed_by
-from anabranch.segstore.domain.storage.plan import ChunkLimits, plan_flush
+from anabranch.segstore.domain.storage.plan import ChunkLimits
+from anabranch.segstore.domain.storage.rewrite import Move, with_moves
 from anabranch.segstore.domain.storage.snapshot import SinceSnapshot, SnapshotLimits
+from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
 from anabranch.segstore.shell.tiering.catalog import CatalogState, PagedCatalog
-from anabranch.segstore.shell.tiering.chunk import write_chunk
-from anabranch.segstore.shell.tiering.gather import gather
+from anabranch.segstore.shell.tiering.collection import GarbageCollection
+from anabranch.segstore.shell.tiering.cut_writer import AddedExtents, CutWriter
 from anabranch.segstore.shell.tiering.manifest import create_manifest
 from anabranch.segstore.shell.tiering.pages import Pages
 from anabranch.segstore.shell.tiering.put import NewObjects
 from anabranch.segstore.shell.tiering.receipts import Receipts
 from anabranch.segstore.shell.tiering.references import ReferenceCount
+from anabranch.segstore.shell.tiering.rewriter import NO_COPIES, Copies, Rewriter
 from anabranch.segstore.shell.tiering.snapshot import Snapshot, Snapshots
 
-COLLECT_BATCH_COUNT_MAX = 64
-COUNT_PAGES_MAX = 16
 GC_GRACE_S = 3600.0
 TOMBSTONE_S = 24 * 3600.0
 CACHED_PAGES_BYTES_MAX = 16 * 1024 * 1024
 
-_log = structlog.get_logger(__name__)
-
-_Extents = Mapping[int, tuple[TieredExtent, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class TierTwoLimits:
-    """Sizes of chunks, snapshots and cached pages, and retention times in seconds.
+    """Sizes of chunks, snapshots and cached pages, retention times in seconds, and rewrites.
 
     Dropped objects stay for `gc_grace_s`, tombstones for `tombstone_s`. `cached_pages_max` bounds
     the encoded bytes of the pages in memory.
@@ -89,6 +77,7 @@ class TierTwoLimits:
     gc_grace_s: float = GC_GRACE_S
     tombstone_s: float = TOMBSTONE_S
     cached_pages_max: int = CACHED_PAGES_BYTES_MAX
+    rewrite: RewriteLimits = field(default_factory=RewriteLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +98,9 @@ class _Prepared:
     before: Catalog
     snapshot: Snapshot | None
     tiered: tuple[TieredExtents, ...]
+    copies: Copies = NO_COPIES
+    moved: tuple[Move, ...] = ()
+    """The moves into the copies that the manifest records."""
 
 
 class ContainerTierTwo:
@@ -129,23 +121,49 @@ class ContainerTierTwo:
         self._last = fence
         self._prepared: _Prepared | None = None
         self._flushing = False
+        self._failing = False
+        """Whether the last flush failed; nothing is rewritten then."""
         self._stopped: AnabranchError | None = None
         self._closed = False
         self._reader = ChunkReader(storage)
         self._objects = NewObjects(storage, fence.container, fence.container_epoch)
-        self._opened_s = clock.monotonic()
-        self._listed = False
+        self._writer = CutWriter(
+            storage,
+            self._reader,
+            self._objects,
+            container=fence.container,
+            limits=limits.chunks,
+        )
         directory, overlay = loaded.catalog.directory, loaded.catalog.overlay
         self._pages = Pages(storage, limits.cached_pages_max, self._check_page_taker)
         self._catalog = PagedCatalog(loaded.catalog, self._pages, clock, limits.tombstone_s)
         self._receipts = Receipts(storage, fence.container)
         self._receipts.committed(fence.number)
-        self._garbage = Garbage(fence.container, fence.container_epoch, opened_s=self._opened_s)
-        self._count: ReferenceCount | None = ReferenceCount(directory, overlay.copy(), self._pages)
+        opened_s = clock.monotonic()
+        self._garbage = Garbage(
+            fence.container, fence.container_epoch, opened_s=opened_s, rewrite=limits.rewrite
+        )
+        self._collection = GarbageCollection(
+            storage,
+            clock,
+            fence.container,
+            garbage=self._garbage,
+            count=ReferenceCount(directory, overlay.copy(), self._pages),
+            grace_s=limits.gc_grace_s,
+        )
+        self._rewriter = Rewriter(
+            storage,
+            self._reader,
+            self._objects,
+            pages=self._pages,
+            garbage=self._garbage,
+            clock=clock,
+            limits=limits.rewrite,
+        )
         snapshot = Snapshot(fence.snapshot, directory) if fence.snapshot is not None else None
         through = fence.snapshot.through if fence.snapshot is not None else 0
         if snapshot is not None:
-            self._garbage.snapshot_committed(snapshot.names, through, self._opened_s)
+            self._garbage.snapshot_committed(snapshot.names, through, opened_s)
         since = SinceSnapshot(fence.number - through, loaded.manifests_size_bytes)
         self._snapshots = Snapshots(
             self._objects, self._pages, clock, limits.snapshots, last=snapshot, since=since
@@ -181,7 +199,7 @@ class ContainerTierTwo:
     # --- flush --------------------------------------------------------------------------------
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
-        """See `ports.TierTwo.flush`. An empty cut writes nothing.
+        """See `ports.TierTwo.flush`. An empty cut writes nothing, unless copies wait.
 
         The cut begins at the catalog's applied sequence. After a failure in the chunks the same or
         a later cut may be flushed again; while `unfinished`, the same cut only. Deposed is final.
@@ -190,20 +208,20 @@ class ContainerTierTwo:
         assert cut.after_sequence == self._catalog.applied_sequence
         assert cut.sequence >= cut.after_sequence
         assert not self._closed
-        if self._stopped is not None:
-            raise self._stopped
+        self._check_not_deposed()
         if self._flushing:
             raise Busy("another flush of the container is running", container=self._last.container)
-        self._flushing = True
+        self._flushing = failing = True
         try:
-            return await self._flush(cut, fetch)
+            tiered = await self._flush(cut, fetch)
+            failing = False
         finally:
-            self._flushing = False
+            self._flushing, self._failing = False, failing
+        return tiered
 
     async def close(self) -> None:
         """See `ports.TierTwo.close`. After a failure, call it again; no flush may follow."""
-        if self._stopped is not None:
-            raise self._stopped
+        self._check_not_deposed()
         if self._flushing:
             raise Busy("a flush of the container is running", container=self._last.container)
         if self._last.log.closed:
@@ -234,9 +252,9 @@ class ContainerTierTwo:
         return self._last.abandoned
 
     async def _flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
-        if cut.sequence == cut.after_sequence:
-            return ()
         if self._prepared is None:
+            if cut.sequence == cut.after_sequence and not self.copied:
+                return ()
             self._prepared = await self._prepare(cut, fetch)
         assert self._prepared.manifest.applied_sequence == cut.sequence
         return await self._commit(self._prepared)
@@ -244,8 +262,10 @@ class ContainerTierTwo:
     async def _prepare(self, cut: ContainerCut, fetch: FetchRange) -> _Prepared:
         """Write the chunks and the snapshot if it is due; returns the manifest that will name
         them."""
-        before = await self._catalog.find(_names_of(cut))
-        cut, added = await self._move(before, cut, fetch)
+        copies = self._rewriter.copies or NO_COPIES
+        before = await self._catalog.find(_names_of(cut) | copies.segments)
+        cut, added = await self._writer.write(before, cut, fetch)
+        changes, moved = with_moves(before, changes_of_cut(before, cut, added), copies.moves)
         last = self._last
         snapshot = await self._snapshots.write_if_due(self._catalog, last)
         manifest = Manifest(
@@ -256,7 +276,7 @@ class ContainerTierTwo:
             log=last.log,
             applied_sequence=cut.sequence,
             snapshot=last.snapshot if snapshot is None else snapshot.ref,
-            changes=changes_of_cut(before, cut, added),
+            changes=changes,
             abandoned=last.abandoned,
         )
         apply_manifest(before, manifest)  # raises before a manifest that breaks an invariant exists
@@ -265,43 +285,10 @@ class ContainerTierTwo:
             data=encode_manifest(manifest),
             before=before,
             snapshot=snapshot,
-            tiered=tuple(TieredExtents(number, extents) for number, extents in added.items()),
+            tiered=_tiered(added, moved),
+            copies=copies,
+            moved=moved,
         )
-
-    async def _move(
-        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
-    ) -> tuple[ContainerCut, _Extents]:
-        """Write the chunks; returns the cut as it was moved, and its extents by segment number.
-
-        Damaged extents are not gathered and stay as they are, because they must not block the
-        flush.
-        """
-        try:
-            gathering = await gather(
-                cut,
-                fetch,
-                storage=self._storage,
-                reader=self._reader,
-                size_max=self._limits.chunks.gathered_max,
-            )
-            moved = gathering.cut
-            return moved, await self._write_chunks(before, moved, gathering.fetch)
-        except (CorruptChunk, FormatTooNew) as error:
-            _log.error(
-                "small extents of merged segments are damaged, and stay unmerged",
-                container=self._last.container,
-                error=str(error),
-            )
-            return cut, await self._write_chunks(before, cut, fetch)
-
-    async def _write_chunks(
-        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
-    ) -> _Extents:
-        added: dict[int, list[TieredExtent]] = {}
-        for planned in plan_flush(before, cut, self._limits.chunks):
-            for number, extent in await write_chunk(self._objects, planned, fetch):
-                added.setdefault(number, []).append(extent)
-        return {number: _ascending(extents) for number, extents in added.items()}
 
     async def _commit(self, prepared: _Prepared) -> tuple[TieredExtents, ...]:
         """Create the manifest, look for a successor, then change the state in one step."""
@@ -351,6 +338,7 @@ class ContainerTierTwo:
         self._snapshots.manifest_committed(len(prepared.data), snapshot)
         directory = snapshot.directory if snapshot is not None else None
         self._catalog.committed(prepared.manifest, directory)
+        self._rewriter.recorded(prepared.copies, prepared.moved)
         self._last, self._prepared = prepared.manifest, None
         self._receipts.committed(self._last.number)
 
@@ -365,46 +353,39 @@ class ContainerTierTwo:
     # --- collection ---------------------------------------------------------------------------
 
     async def collect(self) -> bool:
-        """See `ports.TierTwo.collect`: at most 64 objects, after a look for a successor.
+        """See `ports.TierTwo.collect`: at most 64 objects, after a look for a successor."""
+        self._check_not_deposed()
+        return await self._collection.collect(self._look_beside_flush, self._check_not_deposed)
 
-        A flush may run at the same time; the newest manifest is then the one that it creates.
-        """
-        if self._stopped is not None:
-            raise self._stopped
-        if self._count is not None and not await self._counted(self._count):
-            return True
-        now_s, grace_s = self._clock.monotonic(), self._limits.gc_grace_s
-        if not self._listed and self._opened_s + grace_s <= now_s:
-            names = await self._storage.list(container_prefix(self._last.container))
-            self._garbage.listed(names)
-            self._listed = True
-        if not self._garbage.anything_due(now_s, grace_s):
-            return False
+    async def rewrite(self) -> bool:
+        """See `ports.TierTwo.rewrite`. A flush may run at the same time."""
+        self._check_not_deposed()
+        if not self._failing and not self._closed:
+            await self._rewriter.copy_some(self._catalog)
+        return self.copied
+
+    @property
+    def copied(self) -> bool:
+        """See `ports.TierTwo.copied`."""
+        return self._rewriter.copies is not None and not self._closed
+
+    @property
+    def dead_bytes(self) -> int:
+        """See `ports.TierTwo.dead_bytes`."""
+        return self._garbage.dead_bytes
+
+    async def _look_beside_flush(self) -> tuple[int, ...]:
+        """Look for a successor while a flush may run, whose manifest is then the newest."""
         newest = self._last if self._prepared is None else self._prepared.manifest
         try:
-            numbers = await self._look_for_successor(newest)
+            return await self._look_for_successor(newest)
         except Deposed as deposed:
             self._stopped = deposed
             raise
-        names = self._garbage.due(numbers, now_s, grace_s, COLLECT_BATCH_COUNT_MAX)
-        await self._delete(names)
-        return bool(names)
 
-    async def _counted(self, count: ReferenceCount) -> bool:
-        """Continue the count; returns whether it is complete."""
-        found = await count.go_on(COUNT_PAGES_MAX)
-        if found is None:
-            return False
-        self._garbage.counted(found)
-        self._count = None
-        return True
-
-    async def _delete(self, names: Sequence[str]) -> None:
-        for name in names:
-            if self._stopped is not None:
-                raise self._stopped
-            await self._storage.delete(name)
-            self._garbage.deleted(name)
+    def _check_not_deposed(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
 
     # --- read ---------------------------------------------------------------------------------
 
@@ -441,9 +422,17 @@ def _names_of(cut: ContainerCut) -> frozenset[str]:
     return frozenset(names | {tombstone.name for tombstone in cut.tombstones})
 
 
+def _tiered(added: AddedExtents, moved: Iterable[Move]) -> tuple[TieredExtents, ...]:
+    """The extents of a flush by segment: those that it added, and those that replace others."""
+    replaced: dict[int, list[TieredExtent]] = {}
+    for move in moved:
+        replaced.setdefault(move.held.number, []).append(move.copy)
+    return tuple(
+        TieredExtents(number, added.get(number, ()), tuple(replaced.get(number, ())))
+        for number in sorted({*added, *replaced})
+    )
+
+
 def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
     return Unavailable("tier 2 cannot be read", container=manifest.container, cause=str(error))
 
-
-def _ascending(extents: Iterable[TieredExtent]) -> tuple[TieredExtent, ...]:
-    return tuple(sorted(extents, key=lambda extent: extent.start))
