@@ -40,6 +40,7 @@ from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state
+from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.container.reader import (
@@ -53,6 +54,7 @@ from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.tiering.eviction import evict
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.container_driver import ManualTime
 from kit.fixed_catalog import run_at_once
 from kit.history import History, HistoryViolation, Place, make_event
@@ -66,7 +68,8 @@ SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 WRITERS = [bytes([number + 1]) * 16 for number in range(2)]
 JOURNAL_FILE_SIZE_BYTES = 16 * 1024
 ACTIONS = ["append"] * 8 + ["duplicate", "commit", "commit", "commit", "flush", "seal", "delete"]
-ACTIONS += ["reshape"]
+ACTIONS += ["reshape", "rewrite"]
+LIMITS = TierTwoLimits(gc_grace_s=0.0, rewrite=RewriteLimits(live_share=0.9, rest_s=0.0))
 
 
 class CrashingContainer:
@@ -83,6 +86,7 @@ class CrashingContainer:
         self.history = History()
         self.created: set[str] = set()
         self.crashes = 0
+        self.rewrites = 0
         self._epoch = 0
         self._log_id = ""
         self._runner = asyncio.Runner()
@@ -150,7 +154,7 @@ class CrashingContainer:
         storage = LocalChunkStorage(self.tier_disk, self._ids, "node", in_threads=False)
         storage.open()
         time = ManualTime()
-        opening = OpenContainerTierTwo(storage, self._ids, time)
+        opening = OpenContainerTierTwo(storage, self._ids, time, LIMITS)
         self._tier_two = self._wait(opening(0, self._epoch, log_id, new_log=not self._log_id))
         throttle = a_throttle()
         around = surroundings(
@@ -214,6 +218,10 @@ class CrashingContainer:
             self._check()
         elif action == "flush":
             self._wait(self._flusher.flush())
+        elif action == "rewrite":  # the next flush records it
+            while self._wait(self._tier_two.collect()):
+                pass
+            self.rewrites += self._wait(self._tier_two.rewrite())
         else:
             with self._resident(segment):
                 self._act_on(action, segment, writer)

@@ -124,9 +124,7 @@ class DeskDriver(TieredDriver):
         self.catch_up = CatchUp(ahead, outgoing=Outgoing(unsent_max))
         self.store = a_store(1, self.catch_up)
         self.store.assign(0)
-        collector = Collector(
-            self.container, self.tier_two, self.time, self.flusher.hurry
-        )
+        collector = Collector(self.container, self.tier_two, self.time, self.flusher.hurry)
         self.store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
         self.frames_read: list[LogAddress] = []
         self.order: list[Desk] = []

@@ -81,6 +81,11 @@ def merge_forgets_the_journal() -> AbstractContextManager[object]:
     return patch.object(ReadIndex, "add_tiered", careless)
 
 
+def copies_unknown_to_memory() -> AbstractContextManager[object]:
+    """A rewrite changes the catalog, and not the index of a segment that is in memory."""
+    return patch.object(ReadIndex, "replace", lambda _index, _number, _extents: None)
+
+
 def truncation_lost_at_replay() -> AbstractContextManager[object]:
     """What was truncated before a crash is there again after it."""
 

@@ -19,6 +19,8 @@ from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.collection import Garbage, _dropped_extents
 from anabranch.segstore.domain.storage.directory import Directory
 from anabranch.segstore.domain.storage.merge import _Merge
+from anabranch.segstore.shell.tiering import rewriter
+from anabranch.segstore.shell.tiering.extent_fetch import ExtentFetch
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.references import ReferenceCount
 from anabranch.segstore.shell.tiering.snapshot import Snapshots
@@ -213,4 +215,59 @@ def receipt_before_its_manifest() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ContainerTierTwo, "_commit", receipt_then_commit)
+        yield
+
+
+@contextmanager
+def copies_not_verified() -> Iterator[None]:
+    """A rewrite copies whatever it reads."""
+
+    async def unverified(fetch: ExtentFetch, ref: ChunkRef) -> bytes:
+        return await fetch._storage.get_range(ref.name, ref.offset, ref.length)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExtentFetch, "_bytes_of", unverified)
+        patch.setattr(rewriter, "_check_copies", lambda _moves: None)
+        yield
+
+
+@contextmanager
+def copies_after_the_manifest() -> Iterator[None]:
+    """The chunk of a rewrite is written only when the manifest that names it exists."""
+    copy, commit = rewriter.Rewriter._copy, ContainerTierTwo._commit
+    late: list[tuple[str, Sequence[Any]]] = []
+
+    async def copy_without_a_chunk(self: rewriter.Rewriter, found: Any) -> Any:
+        async def put_late(name: str, parts: Sequence[Any]) -> None:
+            late.append((name, parts))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self._objects._storage, "put_new", put_late)
+            return await copy(self, found)
+
+    async def commit_then_put(tier_two: ContainerTierTwo, prepared: Any) -> Any:
+        tiered = await commit(tier_two, prepared)
+        while late:
+            await tier_two._storage.put_new(*late.pop())
+        return tiered
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewriter.Rewriter, "_copy", copy_without_a_chunk)
+        patch.setattr(ContainerTierTwo, "_commit", commit_then_put)
+        yield
+
+
+@contextmanager
+def originals_gone_with_their_copies() -> Iterator[None]:
+    """An object is garbage as soon as its live bytes are copied, although no manifest says so."""
+    copy = rewriter.Rewriter._copy
+
+    async def copy_and_drop(self: rewriter.Rewriter, found: Any) -> Any:
+        copies = await copy(self, found)
+        for name in found if copies is not None else ():
+            await self._storage.delete(name)
+        return copies
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewriter.Rewriter, "_copy", copy_and_drop)
         yield

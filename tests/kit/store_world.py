@@ -38,6 +38,7 @@ from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
+from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.handlers.append import AppendDesk, setup_without_session
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
@@ -67,6 +68,7 @@ TIER_TWO_LIMITS = TierTwoLimits(
     chunks=ChunkLimits(gathered_max=1000),
     snapshots=SnapshotLimits(manifests_max=3, page_target=400, page_max=1500, extents_inline=3),
     gc_grace_s=5.0,
+    rewrite=RewriteLimits(live_share=0.9, rest_s=0.0),
 )
 
 

@@ -6,6 +6,9 @@ snapshots, two of them in its first epoch, and collects without grace. The model
 journal: it survives. After a crash the directory is opened twice more, by new epochs, and must show
 a state that was cut, not older than the last flush that returned, exactly and with every byte, also
 when the second has collected what it does not need.
+
+A third life shares chunks between segments of which most are deleted, and rewrites them after every
+flush.
 """
 
 from collections.abc import Callable, Coroutine
@@ -19,6 +22,7 @@ from anabranch.common.adapters.chunk_local import LocalChunkStorage
 from anabranch.common.errors import DiskFailed, SyncFailed, Unavailable
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
+from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.container_driver import ManualTime
@@ -33,6 +37,7 @@ TRIES_MAX = 3
 TIGHT = TierTwoLimits(
     snapshots=SnapshotLimits(manifests_max=2, page_target=200, page_max=500, extents_inline=2),
     gc_grace_s=0.0,
+    rewrite=RewriteLimits(rest_s=0.0),
 )
 """A snapshot with every second manifest, in many pages; what is dropped may go at once."""
 CONTAINER = 3
@@ -104,6 +109,49 @@ async def live_long(disk: SimDisk, witness: Witness) -> None:
             await patiently(partial(collect_all, tier_two))
 
 
+async def live_rewriting(disk: SimDisk, witness: Witness) -> None:
+    """Two flushes under epoch 1, one under epoch 2; the later ones leave most of a chunk dead."""
+    model = ModelContainer()
+    for epoch in (1, 2):
+        tier_two = await open_on(disk, epoch, new_log=not witness.opened, limits=TIGHT)
+        witness.opened = True
+        for flush in range(3 - epoch):
+            die_off(model, 2 * epoch - 2 + flush)
+            witness.cuts.append(deepcopy(model))
+            await patiently(partial(flush_now, tier_two, model))
+            witness.flushed = len(witness.cuts) - 1
+            await patiently(partial(collect_all, tier_two))
+            await patiently(partial(rewrite_all, tier_two, model))
+            await patiently(partial(collect_all, tier_two))
+
+
+def die_off(model: ModelContainer, step: int) -> None:
+    """Three new segments share a chunk with one that stays; those of the step before go."""
+    if step == 0:
+        model.create(SEGMENT)
+    for name in [name for name in model.segments if name != SEGMENT]:
+        model.delete(name)
+    model.append(SEGMENT, b"step %d" % step)
+    for number in range(3):
+        name = f"s/b/{step * 3 + number}.#epoch.0"
+        model.create(name)
+        model.append(name, b"for one step" * 5)
+
+
+async def flush_now(tier_two: ContainerTierTwo, model: ModelContainer) -> None:
+    """Flush all that changed, and the copies that wait."""
+    await tier_two.flush(model.cut(await catalog_of(tier_two)), model.fetch)
+
+
+async def rewrite_all(tier_two: ContainerTierTwo, model: ModelContainer) -> None:
+    """Rewrite whatever may be rewritten now."""
+    for _ in range(COLLECT_BATCHES_MAX):
+        if not await tier_two.rewrite():
+            return
+        await flush_now(tier_two, model)
+    raise AssertionError("rewriting does not end")
+
+
 def go_on(model: ModelContainer, step: int) -> None:
     """Of a passing segment's chunks, those of step 1 are its own, those of step 3 are shared."""
     if step % 2:
@@ -173,8 +221,12 @@ def check_after_crash(disk: SimDisk, witness: Witness, between: Callable[[], Non
         found.append(matching[-1])
         await tier_two.confirm()
         if epoch == 12:
+            model = witness.cuts[matching[-1]]
             await collect_all(tier_two)
-            assert await read_back(tier_two) == expected_contents(witness.cuts[matching[-1]])
+            assert await read_back(tier_two) == expected_contents(model)
+            await rewrite_all(tier_two, model)
+            await collect_all(tier_two)
+            assert await read_back(tier_two) == expected_contents(model)
 
     run(look(11))
     witness.opened = True

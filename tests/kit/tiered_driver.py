@@ -230,9 +230,7 @@ class TieredDriver(ContainerDriver):
     def new_store(self) -> Store:
         """A store that serves this container alone."""
         store = a_store(1, new_catch_up(self.cache, self.time, self.time.call_later))
-        collector = Collector(
-            self.container, self.tier_two, self.time, self.flusher.hurry
-        )
+        collector = Collector(self.container, self.tier_two, self.time, self.flusher.hurry)
         store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
         return store
 

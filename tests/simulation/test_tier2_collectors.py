@@ -1,4 +1,4 @@
-"""Three owners of a container that write snapshots and collect without grace.
+"""Three owners of a container that write snapshots, rewrite and collect without grace.
 
 Each of the first two stops between any two of its calls to tier 2 and wakes after its successors
 have gone on: with its number collected, its snapshot's pages collected, or in the middle of its
@@ -98,6 +98,9 @@ class _Owners:
                 await tier_two.flush(model.cut(before.catalog()), model.fetch)
                 await self.check_newest(epoch)
                 await collect_all(tier_two)
+                if await tier_two.rewrite():
+                    await tier_two.flush(model.cut(model.catalog()), model.fetch)
+                    await self.check_newest(epoch)
         except Deposed:
             self.deposed.add(epoch)
 

@@ -17,8 +17,10 @@ from anabranch.common.errors import (
     Unavailable,
 )
 from kit.planted_tier2 import (
+    copies_after_the_manifest,
     no_directory_sync,
     no_parent_directory_sync,
+    originals_gone_with_their_copies,
     pages_after_the_manifest,
     receipt_before_its_manifest,
     references_not_counted,
@@ -41,6 +43,7 @@ from kit.tier2_crash import (
     check_after_crash,
     live,
     live_long,
+    live_rewriting,
     live_until_crash,
     recover_until_crash,
     run,
@@ -65,7 +68,7 @@ def _calls_of_a_whole_life(life: Lived = live) -> int:
     disk = SimDisk()
     witness = Witness()
     run(life(disk, witness))
-    assert witness.flushed == (3 if life is live else 6)
+    assert witness.flushed == (6 if life is live_long else 3)
     return disk.calls
 
 
@@ -90,13 +93,13 @@ def _check_every_crash() -> int:
     return states
 
 
-def _check_crashes_of_a_long_life(share: int, shares: int = SHARES) -> int:
+def _check_crashes_of_a_long_life(share: int, shares: int = SHARES, life: Lived = live_long) -> int:
     """Crash at every call of a life with snapshots and collection; how many states were checked."""
     states = 0
-    for number, when in list(_crashes(live_long))[share::shares]:
+    for number, when in list(_crashes(life))[share::shares]:
         disk = SimDisk()
         disk.crash_at(number, when)
-        witness = live_until_crash(disk, live_long)
+        witness = live_until_crash(disk, life)
         survivals = (LOSE_ALL, KEEP_ALL, RandomSurvival(seeded(number)))
         losses: list[Callable[[SimDisk], None]] = [SimDisk.kill]
         losses += [partial(SimDisk.power_loss, survival=survival) for survival in survivals]
@@ -126,6 +129,12 @@ def test_a_crash_at_any_disk_call_leaves_the_state_before_or_after_the_flush() -
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_crash_at_any_disk_call_of_snapshots_and_collection_loses_nothing(share: int) -> None:
     assert _check_crashes_of_a_long_life(share) >= STATES_MIN / SHARES
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_crash_at_any_disk_call_of_rewrites_loses_nothing(share: int) -> None:
+    states = _check_crashes_of_a_long_life(share, life=live_rewriting)
+    assert states >= STATES_MIN / SHARES
 
 
 @pytest.mark.parametrize("survival", [LOSE_ALL, KEEP_ALL], ids=["lose all", "keep all"])
@@ -164,15 +173,20 @@ def test_a_failing_or_full_disk_at_any_call_never_becomes_a_flush(error: int) ->
     assert refused >= 20
 
 
+@pytest.mark.parametrize("life", [live_long, live_rewriting], ids=["long", "rewriting"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["failing", "full"])
-def test_a_failure_at_any_disk_call_but_a_sync_costs_a_flush_nothing_but_time(error: int) -> None:
+def test_a_failure_at_any_disk_call_but_a_sync_costs_a_flush_nothing_but_time(
+    error: int, life: Lived
+) -> None:
     outcomes: Counter[str] = Counter()
-    for number in range(1, _calls_of_a_whole_life(live_long) + 1):
+    for number in some_of(
+        range(1, _calls_of_a_whole_life(life) + 1), 1 if life is live_long else 2
+    ):
         disk = SimDisk()
         disk.fail_at(number, error)
         witness = Witness()
         try:
-            run(live_long(disk, witness))
+            run(life(disk, witness))
             outcomes["went on"] += 1
         except SyncFailed:
             outcomes["sync" if "sync" in disk.trace[number - 1].verb else "no sync"] += 1
@@ -182,7 +196,7 @@ def test_a_failure_at_any_disk_call_but_a_sync_costs_a_flush_nothing_but_time(er
         check_after_crash(disk, witness, disk.kill)
     assert outcomes["no sync"] == 0
     assert outcomes["no start"] <= CALLS_OF_RECOVERY * 2
-    assert outcomes["went on"] >= 100
+    assert outcomes["went on"] >= (100 if life is live_long else 50)
 
 
 def test_a_manifest_that_exists_before_its_pages_is_found_out() -> None:
@@ -193,6 +207,16 @@ def test_a_manifest_that_exists_before_its_pages_is_found_out() -> None:
 def test_an_object_that_is_deleted_with_its_first_dropped_piece_is_found_out() -> None:
     with references_not_counted(), pytest.raises(FOUND_OUT):
         _check_crashes_of_a_long_life(0)
+
+
+def test_a_manifest_that_exists_before_its_copies_is_found_out() -> None:
+    with copies_after_the_manifest(), pytest.raises(FOUND_OUT):
+        _check_crashes_of_a_long_life(0, shares=1, life=live_rewriting)
+
+
+def test_an_original_that_is_deleted_before_its_copy_counts_is_found_out() -> None:
+    with originals_gone_with_their_copies(), pytest.raises(FOUND_OUT):
+        _check_crashes_of_a_long_life(0, shares=1, life=live_rewriting)
 
 
 def test_a_receipt_that_exists_before_its_manifest_is_found_out() -> None:

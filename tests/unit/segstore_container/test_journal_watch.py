@@ -60,9 +60,7 @@ class Bench:
         driver = self.driver
         self.commits = Commits(uncounted(), self.time, lambda: 0)
         store = a_store(4, new_catch_up(driver.cache, self.time, self.time.call_later))
-        collector = Collector(
-            driver.container, driver.tier_two, self.time, driver.flusher.hurry
-        )
+        collector = Collector(driver.container, driver.tier_two, self.time, driver.flusher.hurry)
         store.opened(OpenContainer(driver.container, driver.tier_two, driver.flusher, collector))
         self.watch = JournalWatch(
             self.log,

@@ -26,9 +26,7 @@ class Reported:
     def __init__(self, driver: TieredDriver) -> None:
         self.driver = driver
         self.store = a_store(1, new_catch_up(driver.cache, driver.time, driver.time.call_later))
-        collector = Collector(
-            driver.container, driver.tier_two, driver.time, driver.flusher.hurry
-        )
+        collector = Collector(driver.container, driver.tier_two, driver.time, driver.flusher.hurry)
         self.opened = OpenContainer(driver.container, driver.tier_two, driver.flusher, collector)
         self.store.opened(self.opened)
         self.reports: list[LoadReport] = []

@@ -5,9 +5,9 @@
 
 Between the two the caller copies the bytes, while flushes go on. So an extent may be gone by the
 time its copy could replace it: its segment was truncated, deleted, merged or replaced. `with_moves`
-leaves such a move out. The next manifest then replaces all other extents at once: before it, readers
-find the old objects, and after it the copies. A copy has the start and the length of the original,
-and the same checksum.
+leaves such a move out. The next manifest then replaces all other extents at once: before it,
+readers find the old objects, and after it the copies. A copy has the start, the length and the
+checksum of the original.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,12 +3,11 @@
 A chunk holds pieces of many segments, and stays as long as one of them lives. So truncations and
 deletions return no space while small pieces live on, until the live ones are copied elsewhere.
 
-    whole ──loses a piece──► partly dead ──less than `live_share` lives──► worth it ──rests──► chosen
-    inherited ──is measured──────┘                                           └──damaged──► given up
+    whole ──loses a piece──► partly dead ──less than `live_share` lives, and it rests──► chosen
+    inherited ──is measured──────┘                                     damaged ──► given up
 
 The owner knows the size of an object from the moment when all of it was live. An object of earlier
-owners may have lost pieces before: its size is unknown until the caller measures it. A measured
-size includes the footer, until the caller has read that too.
+owners may have lost pieces before: its size is unknown until the caller measures it.
 
 An object that has just lost a piece will probably lose more, because retention truncates one stream
 after the other. It therefore rests for `rest_s` after each loss, but for six times as long at most.
@@ -29,7 +28,7 @@ REWRITE_EXTENTS_MAX = 16 * 1024
 REWRITE_REST_S = 600.0
 WAIT_RESTS_MAX = 6
 NEARLY_WHOLE_SHARE = 0.9
-"""A measured object with a larger live share is forgotten: its footer may be the difference."""
+"""A measured object with a larger live share counts as whole, so that few footers are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Space:
         return tuple(islice(self._unmeasured, count_max))
 
     def measured(self, name: str, size: int, live: int, now_s: float) -> None:
-        """Note the size of an object, of which `live` bytes live; 0: it is gone."""
+        """Note the data bytes of an object, of which `live` bytes live; 0: it is gone."""
         if self._unmeasured and self._unmeasured[0] == name:
             self._unmeasured.popleft()
         known = self._partly.get(name)
@@ -107,11 +106,6 @@ class Space:
 
     # --- choosing -----------------------------------------------------------------------------
 
-    def worth(self, name: str, live: int) -> bool:
-        """Whether so few bytes of the object live that rewriting it pays."""
-        known = self._partly.get(name)
-        return known is not None and 0 < live < self._limits.live_share * known.size
-
     def chosen(self, live: Mapping[str, int], now_s: float) -> tuple[str, ...]:
         """The objects to rewrite now, the best ones first, given the live bytes of each."""
         ready = sorted(self._ready(live, now_s))
@@ -130,7 +124,8 @@ class Space:
             rested = (
                 now_s - known.last_s >= rest_s or now_s - known.first_s >= WAIT_RESTS_MAX * rest_s
             )
-            if rested and name not in self._given_up and self.worth(name, live[name]):
+            mostly_dead = live[name] < self._limits.live_share * known.size
+            if rested and mostly_dead and name not in self._given_up:
                 yield live[name] / known.size, name
 
     def dead_bytes(self, live: Mapping[str, int]) -> int:

@@ -4,9 +4,9 @@
         ─► (look for a successor ─► delete at most 64 objects) again and again
 
 The order matters: nothing is deleted before all references are counted, and a replaced owner
-deletes nothing that its successors may need. Objects are deleted one after another: an owner creates
-a few objects a second, while an object store deletes dozens. State owned: the progress of the count,
-and whether the list was made. `Garbage` knows what is due.
+deletes nothing that its successors may need. Objects are deleted one after another: an owner
+creates a few objects a second, while an object store deletes dozens. State owned: the progress of
+the count, and whether the list was made. `Garbage` knows what is due.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

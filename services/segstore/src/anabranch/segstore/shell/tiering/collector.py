@@ -4,8 +4,8 @@ It calls `TierTwo.collect` for batch after batch while garbage is due. When none
 `TierTwo.rewrite`, and asks for a flush if that made copies: the flush replaces the originals, which
 are garbage from then on. In between it rests. Garbage goes first, because a rewrite needs space.
 
-A failure is retried later, because an object that stays costs only space. If the owner is deposed, a
-page of the catalog is damaged, or a sync of tier 2 failed, the loop does nothing more and the
+A failure is retried later, because an object that stays costs only space. If the owner is deposed,
+a page of the catalog is damaged, or a sync of tier 2 failed, the loop does nothing more and the
 container ends, as after a flush.
 """
 

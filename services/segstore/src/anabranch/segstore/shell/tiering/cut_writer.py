@@ -68,9 +68,7 @@ class CutWriter:
             )
             return cut, await self._write(before, cut, fetch)
 
-    async def _write(
-        self, before: Catalog, cut: ContainerCut, fetch: FetchRange
-    ) -> AddedExtents:
+    async def _write(self, before: Catalog, cut: ContainerCut, fetch: FetchRange) -> AddedExtents:
         added: dict[int, list[TieredExtent]] = {}
         for planned in plan_flush(before, cut, self._limits):
             for number, extent in await write_chunk(self._objects, planned, fetch):

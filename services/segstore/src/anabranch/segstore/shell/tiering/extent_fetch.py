@@ -132,9 +132,7 @@ def pieces_of(
     for ref in refs:
         piece = pieces.get((ref.offset, ref.length, ref.crc))
         if piece is None:
-            raise CorruptChunk(
-                "the chunk holds no such piece", name=footer.name, offset=ref.offset
-            )
+            raise CorruptChunk("the chunk holds no such piece", name=footer.name, offset=ref.offset)
         found[ref] = piece
     return found
 

@@ -2,10 +2,10 @@
 
 It wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
 container pins the journal's oldest file, when copies of rewritten objects wait, or on request.
-Without a request it flushes at most once a second. A flush cuts at the applied sequence S, lets tier
-2 make everything up to S durable, moves the extents in the index, and then releases the log. The
-order matters: the journal may delete its copy only after the manifest is durable and no successor
-was seen.
+Without a request it flushes at most once a second. A flush cuts at the applied sequence S, lets
+tier 2 make everything up to S durable, moves the extents in the index, and then releases the log.
+The order matters: the journal may delete its copy only after the manifest is durable and no
+successor was seen.
 
 A request covers everything applied, and thus acknowledged, when it arrived; a running flush with an
 earlier cut does not answer it. Only the owner may answer: a replaced owner with nothing to flush

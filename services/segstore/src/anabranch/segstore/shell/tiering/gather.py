@@ -43,12 +43,12 @@ async def gather(
         else segment
         for segment in cut.segments
     )
-    return Gathering(
-        replace(cut, segments=segments), ExtentFetch(extents, storage, reader, fetch)
-    )
+    return Gathering(replace(cut, segments=segments), ExtentFetch(extents, storage, reader, fetch))
 
 
-async def _marks(extents: Sequence[TieredExtent], reader: ChunkReader) -> Mapping[TieredExtent, Marks]:
+async def _marks(
+    extents: Sequence[TieredExtent], reader: ChunkReader
+) -> Mapping[TieredExtent, Marks]:
     by_chunk: dict[str, list[TieredExtent]] = {}
     for extent in extents:
         by_chunk.setdefault(extent.ref.name, []).append(extent)

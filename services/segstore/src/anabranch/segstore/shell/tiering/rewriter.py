@@ -32,7 +32,7 @@ from anabranch.segstore.domain.storage.collection import Garbage
 from anabranch.segstore.domain.storage.directory import OpenPage
 from anabranch.segstore.domain.storage.plan import PlannedPiece
 from anabranch.segstore.domain.storage.rewrite import HeldExtent, Move, find_extents
-from anabranch.segstore.domain.storage.space import RewriteLimits
+from anabranch.segstore.domain.storage.space import NEARLY_WHOLE_SHARE, RewriteLimits
 from anabranch.segstore.shell.tiering.catalog import PagedCatalog
 from anabranch.segstore.shell.tiering.chunk import write_chunk
 from anabranch.segstore.shell.tiering.extent_fetch import ExtentFetch, pieces_of, read_footer
@@ -128,12 +128,23 @@ class Rewriter:
         """Measure some objects of earlier owners, which may be partly dead."""
         garbage = self._garbage
         for name in garbage.space.unmeasured(MEASURED_COUNT_MAX):
-            try:
-                size = await self._storage.size(name)
-            except ObjectNotFound:
-                size = 0  # it was collected since, or it is missing, as its next reader will find
+            size = await self._size_of(name, garbage.live.get(name, 0))
             live = garbage.live.get(name, 0)
             garbage.space.measured(name, size, live, self._clock.monotonic())
+
+    async def _size_of(self, name: str, live: int) -> int:
+        """The data bytes of a chunk. The footer is read only if it may hide dead bytes; 0 if the
+        chunk was collected since, or is damaged."""
+        try:
+            size = await self._storage.size(name)
+            if live < NEARLY_WHOLE_SHARE * size:
+                size = (await read_footer(self._reader, name)).data_length
+        except ObjectNotFound:
+            return 0
+        except (CorruptChunk, FormatTooNew) as error:
+            self._give_up([name], error)
+            return 0
+        return size
 
     async def _find(self, catalog: PagedCatalog) -> _Found:
         """The extents of the chosen objects, as of now."""
@@ -166,15 +177,14 @@ class Rewriter:
             except (CorruptChunk, FormatTooNew) as error:
                 self._give_up([name], error)
                 continue
-            held += extents[: len(planned)]
+            held += extents
             pieces += planned
         if not pieces:
             return None
         try:
             written = await write_chunk(self._objects, tuple(pieces), self._fetch_of(held))
             moves = tuple(
-                Move(before, after.ref)
-                for before, (_, after) in zip(held, written, strict=True)
+                Move(before, after.ref) for before, (_, after) in zip(held, written, strict=True)
             )
             _check_copies(moves)
         except (CorruptChunk, FormatTooNew) as error:
@@ -184,13 +194,8 @@ class Rewriter:
         return Copies(moves[0].to.name, moves)
 
     async def _planned(self, name: str, extents: Sequence[HeldExtent]) -> list[PlannedPiece]:
-        """The pieces to write in place of these extents; none if too much of the object lives."""
-        garbage = self._garbage
+        """The pieces to write in place of these extents, all of one object."""
         footer = await read_footer(self._reader, name)
-        live = garbage.live.get(name, 0)
-        garbage.space.measured(name, footer.data_length, live, self._clock.monotonic())
-        if not garbage.space.worth(name, live):
-            return []
         pieces = pieces_of(footer, [held.extent.ref for held in extents])
         return [
             PlannedPiece(

@@ -435,4 +435,3 @@ def _tiered(added: AddedExtents, moved: Iterable[Move]) -> tuple[TieredExtents, 
 
 def _unreadable(manifest: Manifest, error: OSError) -> Unavailable:
     return Unavailable("tier 2 cannot be read", container=manifest.container, cause=str(error))
-
