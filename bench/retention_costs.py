@@ -29,6 +29,7 @@ from anabranch.common.wire.messages import (
     CreateSegment,
     Failed,
     Message,
+    Request,
     Stamp,
     TruncateSegment,
 )
@@ -101,9 +102,10 @@ async def _measure(where: str, storage: ChunkStorage) -> None:
 
 
 async def _timed(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    began_s, used_s = time.perf_counter(), time.process_time()
+    clock = SystemClock()
+    began_s, used_s = clock.monotonic(), time.process_time()
     await work()
-    taken_s, used_s = time.perf_counter() - began_s, time.process_time() - used_s
+    taken_s, used_s = clock.monotonic() - began_s, time.process_time() - used_s
     _say(f"    {what}: {taken_s:.3f} s, {used_s:.3f} s of processor time")
 
 
@@ -118,16 +120,14 @@ async def _collect(parts: _Parts) -> None:
         pass
 
 
-async def _ask(parts: _Parts, request: Message, given: Given | None = None) -> None:
-    answers: list[Message] = []
-    place = parts.container.ask(request, answers.append, given or Given())
+async def _ask(parts: _Parts, request: Request, given: Given | None = None) -> None:
+    answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    place = parts.container.ask(request, answered.set_result, given or Given())
     if place is not None:
         found = Given(tiered=await find_boundaries(parts.tier_two, place))
-        assert parts.container.ask(request, answers.append, found) is None
-    while not answers:
-        await asyncio.sleep(0)
-    if isinstance(answers[0], Failed):
-        raise AssertionError(answers[0])
+        assert parts.container.ask(request, answered.set_result, found) is None
+    answer = await answered
+    assert not isinstance(answer, Failed), answer
 
 
 async def _opened(storage: ChunkStorage) -> _Parts:
@@ -149,7 +149,7 @@ async def _opened(storage: ChunkStorage) -> _Parts:
     container = Container(0, 1, tier_two, around)
     frames = MemoryFrames("bench")
     frames.logs[0] = LOG_ID
-    log = MemoryLog(frames, lambda callback: _soon(callback))
+    log = MemoryLog(frames, _soon)
     container.serve(await log.open_log(0, LOG_ID, 1, container))
     flusher = Flusher(
         container,
