@@ -9,7 +9,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
-from anabranch.common.errors import CorruptManifest, Deposed, DiskFailed, Unavailable
+from anabranch.common.errors import CorruptManifest, Deposed, DiskFailed, SyncFailed, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.state import ChunkRef, Tombstone
@@ -18,6 +18,7 @@ from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.tiering.collector import (
+    REST_AFTER_COPIES_S,
     REST_AFTER_FAILURE_S,
     REST_S,
     Collector,
@@ -122,6 +123,7 @@ class _TierTwo:
         self._clock = clock
         self._outcomes = list(outcomes)
         self.times: list[float] = []
+        self.rewrites: list[BaseException | bool] = []
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         self.times.append(self._clock.monotonic())
@@ -160,7 +162,10 @@ class _TierTwo:
         raise AssertionError("it has no receipts")
 
     async def rewrite(self) -> bool:
-        return False
+        outcome = self.rewrites.pop(0) if self.rewrites else False
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     async def collect(self) -> bool:
         self.times.append(self._clock.monotonic())
@@ -217,7 +222,11 @@ def test_flushes_are_a_second_apart_unless_they_are_requested() -> None:
 
 
 def _collect(
-    outcomes: Sequence[BaseException | bool], seconds: float
+    outcomes: Sequence[BaseException | bool],
+    seconds: float,
+    *,
+    rewrites: Sequence[BaseException | bool] = (),
+    hurry: Callable[[], None] = lambda: None,
 ) -> tuple[list[float], list[str]]:
     """Run the loop for so long: when it collected, and what it logged."""
     driver = ContainerDriver()
@@ -226,8 +235,8 @@ def _collect(
     def work(loop: VirtualTimeLoop) -> None:
         clock = VirtualClock(loop)
         tier_two = _TierTwo(clock, outcomes)
-        tier_two.times = times
-        collector = Collector(driver.container, tier_two, clock, lambda: None)
+        tier_two.times, tier_two.rewrites = times, list(rewrites)
+        collector = Collector(driver.container, tier_two, clock, hurry)
 
         async def run() -> None:
             async with asyncio.TaskGroup() as group:
@@ -266,3 +275,25 @@ def test_a_collector_that_finds_itself_deposed_ends_its_container() -> None:
 def test_a_collector_that_finds_a_damaged_page_ends_its_container() -> None:
     damaged = CorruptManifest("a page is missing")
     assert _collect([True, damaged], 99.0) == ([0.0, 0.0], [damaged.code])
+
+
+def test_objects_are_rewritten_when_nothing_is_to_be_collected_and_a_flush_is_asked_for() -> None:
+    asked: list[bool] = []
+    times, logged = _collect(
+        [True, False], 3.0, rewrites=[True, True], hurry=lambda: asked.append(True)
+    )
+    assert times == [0.0, 0.0, REST_AFTER_COPIES_S, 2 * REST_AFTER_COPIES_S]
+    assert asked == [True, True]
+    assert logged == []
+
+
+def test_a_rewrite_that_fails_keeps_no_garbage_from_being_collected() -> None:
+    full = DiskFailed("the disk is full")
+    times, logged = _collect([], REST_AFTER_FAILURE_S + 1, rewrites=[full, full])
+    assert times == [0.0, REST_AFTER_FAILURE_S]
+    assert len(logged) == 1
+
+
+def test_a_sync_that_fails_in_a_rewrite_ends_the_container() -> None:
+    failed = SyncFailed("a sync of tier 2 failed")
+    assert _collect([], 99.0, rewrites=[failed]) == ([0.0], [failed.code])

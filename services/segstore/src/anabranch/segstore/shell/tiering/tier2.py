@@ -128,11 +128,7 @@ class ContainerTierTwo:
         self._reader = ChunkReader(storage)
         self._objects = NewObjects(storage, fence.container, fence.container_epoch)
         self._writer = CutWriter(
-            storage,
-            self._reader,
-            self._objects,
-            container=fence.container,
-            limits=limits.chunks,
+            storage, self._reader, self._objects, container=fence.container, limits=limits.chunks
         )
         directory, overlay = loaded.catalog.directory, loaded.catalog.overlay
         self._pages = Pages(storage, limits.cached_pages_max, self._check_page_taker)
