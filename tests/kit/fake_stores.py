@@ -14,26 +14,34 @@ from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
     NotAtBoundary,
+    OffsetMismatch,
     SegmentExists,
     SegmentNotFound,
     SegmentNotSealed,
     SegmentSealed,
+    SegmentTruncated,
     StaleRequest,
     Unavailable,
 )
 from anabranch.common.model.names import transaction_segment
 from anabranch.common.wire.messages import (
+    Appended,
     CheckTruncation,
+    ConditionalAppend,
     CreateSegment,
     DeleteSegment,
     Done,
     GetSegmentInfo,
+    LocateOffset,
     MergedSegment,
     MergeSegments,
     Message,
+    OffsetLocated,
+    ReadSegment,
     Sealed,
     SealSegment,
     SegmentInfo,
+    SegmentRead,
     SegmentsMerged,
     Stamp,
     Truncated,
@@ -43,6 +51,7 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import PacketParser
+from anabranch.controller.ports import SegmentBounds
 
 
 @dataclass
@@ -57,6 +66,8 @@ class FakeSegment:
     deleted: bool = False
     merged: list[tuple[str, int]] = field(default_factory=list)
     merged_at: tuple[str, int] | None = None
+    blocks: dict[int, bytes] = field(default_factory=dict)
+    """Of watermarks alone: where they begin."""
 
 
 @dataclass
@@ -77,9 +88,13 @@ class FakeSegmentStores:
         self._enter("create", segment, stamp)
         found = self.segments.get(segment)
         if found is None:
-            self.segments[segment] = FakeSegment(stamp)
+            length = 0 if is_watermarks(segment) else 100
+            self.segments[segment] = FakeSegment(stamp, length=length)
             return
         self._refuse_older(found, segment, stamp)
+        if found.deleted and is_watermarks(segment) and stamp > found.stamp:
+            self.segments[segment] = FakeSegment(stamp, length=0)
+            return
         if found.deleted or stamp != found.stamp:
             raise SegmentExists("the segment exists or existed", segment=segment)
 
@@ -107,6 +122,8 @@ class FakeSegmentStores:
         if offset > found.length:
             raise InvalidRequest("the offset is beyond the segment's end", segment=segment)
         past = offset % self.append_size
+        if is_watermarks(segment):
+            past = offset not in (*found.blocks, found.length)
         if past and found.start < offset < found.length:
             raise NotAtBoundary(
                 "the offset is within an append", segment=segment, lower=offset - past
@@ -115,6 +132,43 @@ class FakeSegmentStores:
 
     async def segment_length(self, segment: str) -> int:
         return self._found(segment).length
+
+    async def segment_bounds(self, segment: str) -> SegmentBounds:
+        self._reach(segment)
+        found = self._found(segment)
+        return SegmentBounds(found.start, found.length)
+
+    async def boundary_at(self, segment: str, offset: int) -> int:
+        self._reach(segment)
+        found = self._found(segment)
+        if offset < found.start:
+            raise SegmentTruncated("before the start", segment=segment, start=found.start)
+        return min((at for at in found.blocks if at >= offset), default=found.length)
+
+    async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
+        self._reach(segment)
+        found, data = self._found(segment), b""
+        if offset < found.start:
+            raise SegmentTruncated("before the start", segment=segment, start=found.start)
+        while offset < found.length and (not data or len(data) < size_max):
+            block = found.blocks[offset]
+            data, offset = data + block, offset + len(block)
+        return data
+
+    async def append_if(self, segment: str, block: bytes, expected_length: int) -> None:
+        self._reach(segment)
+        found = self._found(segment)
+        if block in found.blocks.values():
+            return
+        if found.length != expected_length:
+            raise OffsetMismatch("another length", segment=segment, length=found.length)
+        self.append_now(segment, block)
+
+    def append_now(self, segment: str, block: bytes) -> None:
+        """As anybody may."""
+        found = self._found(segment)
+        found.blocks[found.length] = block
+        found.length += len(block)
 
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
         return max(place.offset + place.length for place in self.merge_now(segment, sources, stamp))
@@ -174,9 +228,18 @@ class FakeSegmentStores:
             raise Unavailable("no segment store serves the container", segment=segment)
         self.requests.append((verb, segment, stamp))
 
+    def _reach(self, segment: str) -> None:
+        if self.down:
+            raise Unavailable("no segment store serves the container", segment=segment)
+
     def _refuse_older(self, found: FakeSegment, segment: str, stamp: Stamp) -> None:
         if stamp < found.stamp:
             raise StaleRequest("the segment has seen a later request", segment=segment)
+
+
+def is_watermarks(segment: str) -> bool:
+    """Whether it holds watermarks, which begin at 0 and are known byte by byte."""
+    return "/_MARK" in segment
 
 
 class FakeStoreOnNats:
@@ -193,10 +256,24 @@ class FakeStoreOnNats:
     async def _answer(self, message: Msg) -> None:
         (packet,) = PacketParser().feed(message.data)
         try:
-            reply = await self._perform(decode_message(packet))
+            reply, data = await self._exchange(decode_message(packet), packet.payload)
         except AnabranchError as error:
-            reply = failed(error)
-        await message.respond(b"".join(encode_message(reply, packet.request_id)))
+            reply, data = failed(error), b""
+        await message.respond(b"".join(encode_message(reply, packet.request_id, data)))
+
+    async def _exchange(self, request: Message, payload: bytes) -> tuple[Message, bytes]:
+        match request:
+            case ReadSegment(segment=segment, offset=offset, size_max=size_max):
+                data = await self.stores.read_appends(segment, offset, size_max)
+                return SegmentRead(offset=offset), data
+            case ConditionalAppend(segment=segment, expected_length=int(expected)):
+                await self.stores.append_if(segment, payload, expected)
+                length = expected + len(payload)
+                return Appended(session=0, last_event_number=1, length=length), b""
+            case LocateOffset(segment=segment, offset=offset):
+                return OffsetLocated(offset=await self.stores.boundary_at(segment, offset)), b""
+            case _:
+                return await self._perform(request), b""
 
     async def _perform(self, request: Message) -> Message:
         match request:

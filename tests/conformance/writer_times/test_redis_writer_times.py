@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import redis.asyncio
 
+from anabranch.common.contracts.subjects import shard_of_subject, stream_events
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.model.names import segment_id, stream_ref
 from anabranch.common.model.stream import SegmentOffset
@@ -79,3 +80,63 @@ async def test_what_is_kept_ends_by_itself(
 def test_what_is_no_url_of_a_redis_server_is_refused() -> None:
     with pytest.raises(InvalidSetting):
         RedisWriterTimes("http://somewhere", "test")
+
+
+SHARD = shard_of_subject(stream_events(STREAM))
+
+
+async def streams_of(times: RedisWriterTimes, generation: int = 0, after: int = 0) -> list[int]:
+    found = await times.noted(SHARD, generation, after, 10)
+    return [one.incarnation for one in found.streams]
+
+
+@pytest.mark.parametrize("lost", ["numbers", "index", "both"])
+async def test_an_index_that_is_lost_in_part_begins_again(
+    times: RedisWriterTimes, raw: redis.asyncio.Redis, lost: str
+) -> None:
+    for timestamp_ms in range(9):
+        await times.note(STREAM, 1, WRITER, timestamp_ms, ())
+    before = await times.noted(SHARD, 0, 0, 10)
+    numbers, index, _ = times.index(SHARD)
+    await raw.delete(*{"numbers": [numbers], "index": [index], "both": [numbers, index]}[lost])
+
+    await times.note(STREAM, 2, WRITER, 1, ())
+
+    found = await times.noted(SHARD, before.generation, before.last, 10)
+    assert (found.generation == before.generation) == (lost == "index")
+    assert [one.incarnation for one in found.streams] == ([1, 2] if lost == "numbers" else [2])
+    assert await streams_of(times, found.generation, found.last) == []
+
+
+@pytest.mark.parametrize(
+    ("member", "score"), [("nonsense", 3), ("a/b/c", 4), ("s/x/1", 1e300), ("s/x/1", float("inf"))]
+)
+async def test_what_is_no_stream_in_an_index_spoils_nothing(
+    times: RedisWriterTimes, raw: redis.asyncio.Redis, member: str, score: float
+) -> None:
+    await raw.zadd(times.index(SHARD)[1], {member: score})
+
+    await times.note(STREAM, 2, WRITER, 1, ())
+
+    assert await streams_of(times) == [2]
+
+
+@pytest.mark.parametrize("field", ["generation", "number"])
+async def test_numbers_that_are_none_begin_again(
+    times: RedisWriterTimes, raw: redis.asyncio.Redis, field: str
+) -> None:
+    await times.note(STREAM, 1, WRITER, 1, ())
+    await raw.hset(times.index(SHARD)[0], field, "nonsense")
+
+    await times.note(STREAM, 2, WRITER, 1, ())
+
+    assert await streams_of(times) == [1, 2]
+
+
+async def test_an_index_and_its_numbers_end_by_themselves(
+    times: RedisWriterTimes, raw: redis.asyncio.Redis
+) -> None:
+    await times.note(STREAM, 1, WRITER, 1, ())
+
+    for key in times.index(SHARD):
+        assert 0 < await raw.pttl(key) <= 24 * 3600 * 1000

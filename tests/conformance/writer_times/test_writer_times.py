@@ -5,17 +5,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from anabranch.common.contracts.subjects import shard_of_subject, stream_events
 from anabranch.common.errors import InvalidRequest, Overloaded, Unavailable
-from anabranch.common.model.names import segment_id, stream_ref
+from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.controller.adapters.redis_writer_times import RedisWriterTimes
+from anabranch.controller.domain.writer_times import Mark, Noted
 from anabranch.controller.ports import WriterTimes
 from kit.fake_writer_times import InMemoryWriterTimes
 from kit.infra import Server
 
 STREAM, OTHER = stream_ref("s/x"), stream_ref("s/y")
+SHARD = shard_of_subject(stream_events(STREAM))
 FIRST, SECOND, THIRD = (f"{number:032x}" for number in (1, 2, 3))
 CUT = (SegmentOffset(segment_id(0, 0), 10), SegmentOffset(segment_id(1, 2), 0))
 WRITERS_MAX = 2
@@ -223,3 +226,97 @@ async def test_without_a_server_nothing_is_known_and_nothing_is_noted(kind: str)
     with pytest.raises(Unavailable):
         await times.remove(STREAM, 1, FIRST)
     await times.close()
+
+
+# --- what controllers ask -----------------------------------------------------------------------
+
+
+async def all_marks(times: WriterTimes, incarnation: int = 1) -> list[Mark]:
+    return sorted((await times.marks(STREAM, incarnation)).marks)
+
+
+async def noted(times: WriterTimes, generation: int = 0, after: int = 0) -> Noted:
+    return await times.noted(SHARD, generation, after, 100)
+
+
+def lives(found: Noted) -> list[tuple[StreamRef, int]]:
+    return [(one.stream, one.incarnation) for one in found.streams]
+
+
+async def test_all_marks_are_known_also_of_writers_that_are_gone(times: WriterTimes) -> None:
+    await times.note(STREAM, 1, FIRST, 5, CUT)
+    await times.note(STREAM, 1, SECOND, 7, ())
+    await times.remove(STREAM, 1, FIRST)
+
+    first, second = await all_marks(times)
+    assert first._replace(noted_ms=0) == Mark(FIRST, 5, CUT, 0, is_closed=True)
+    assert second._replace(noted_ms=0) == Mark(SECOND, 7, (), 0)
+    assert await known(times) == {SECOND: 7}
+
+
+async def test_a_writer_that_is_gone_makes_room_and_may_come_again(times: WriterTimes) -> None:
+    await times.note(STREAM, 1, FIRST, 5, ())
+    await times.remove(STREAM, 1, FIRST)
+    await times.note(STREAM, 1, FIRST, 2, ())
+
+    (mark,) = await all_marks(times)
+    assert (mark.timestamp_ms, mark.is_closed) == (2, False)
+
+
+async def test_a_mark_is_dropped_unless_it_has_changed(times: WriterTimes) -> None:
+    await times.note(STREAM, 1, FIRST, 5, ())
+    await times.note(STREAM, 1, SECOND, 7, ())
+    before = await all_marks(times)
+    await times.remove(STREAM, 1, SECOND)
+
+    await times.drop(STREAM, 1, before)
+    (left,) = await all_marks(times)
+    assert (left.writer_id, left.is_closed) == (SECOND, True)
+    await times.drop(STREAM, 1, [left])
+    assert await all_marks(times) == []
+
+
+async def test_streams_whose_marks_change_are_told_once(times: WriterTimes) -> None:
+    assert lives(await noted(times)) == []
+    await times.note(STREAM, 1, FIRST, 5, ())
+    await times.note(STREAM, 2, FIRST, 5, ())
+    first = await noted(times)
+    assert lives(first) == [(STREAM, 1), (STREAM, 2)]
+
+    assert lives(await noted(times, first.generation, first.last)) == []
+    await times.note(STREAM, 1, FIRST, 6, ())
+    second = await noted(times, first.generation, first.last)
+    assert lives(second) == [(STREAM, 1)]
+    await times.remove(STREAM, 2, FIRST)
+    third = await noted(times, second.generation, second.last)
+    assert lives(third) == [(STREAM, 2)]
+    assert lives(await noted(times)) == [(STREAM, 1), (STREAM, 2)]
+    assert (await times.marks(STREAM, 1)).generation == third.generation
+
+
+async def test_of_many_streams_a_part_is_told_at_a_time(times: WriterTimes) -> None:
+    for incarnation in (1, 2, 3):
+        await times.note(STREAM, incarnation, FIRST, 5, ())
+
+    first = await times.noted(SHARD, 0, 0, 2)
+    assert (lives(first), first.has_more) == ([(STREAM, 1), (STREAM, 2)], True)
+    second = await times.noted(SHARD, first.generation, first.last, 2)
+    assert (lives(second), second.has_more) == ([(STREAM, 3)], False)
+
+
+async def test_numbers_of_another_generation_count_for_nothing(times: WriterTimes) -> None:
+    await times.note(STREAM, 1, FIRST, 5, ())
+    found = await noted(times)
+
+    assert lives(await noted(times, found.generation + 1, found.last + 5)) == [(STREAM, 1)]
+
+
+async def test_a_stream_is_forgotten_unless_it_has_changed(times: WriterTimes) -> None:
+    await times.note(STREAM, 1, FIRST, 5, ())
+    (before,) = (await noted(times)).streams
+    await times.note(STREAM, 1, FIRST, 6, ())
+
+    await times.forget(before)
+    (now,) = (await noted(times)).streams
+    await times.forget(now)
+    assert lives(await noted(times)) == []

@@ -19,6 +19,7 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import StepFailed, run_to_rest
 from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.ports import SegmentBounds
 from kit.fake_stores import FakeSegmentStores
 from kit.workflow_world import DELETE, REF, SCALE, SEAL, STEPS, SUBJECT, TRUNCATE, World
 
@@ -103,6 +104,18 @@ class DyingStores:
         length = await self.stores.segment_length(segment)
         self._after()
         return length
+
+    async def segment_bounds(self, segment: str) -> SegmentBounds:
+        return await self.stores.segment_bounds(segment)
+
+    async def boundary_at(self, segment: str, offset: int) -> int:
+        return await self.stores.boundary_at(segment, offset)
+
+    async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
+        return await self.stores.read_appends(segment, offset, size_max)
+
+    async def append_if(self, segment: str, block: bytes, expected_length: int) -> None:
+        await self.stores.append_if(segment, block, expected_length)
 
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
         self._before()

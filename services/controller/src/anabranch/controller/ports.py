@@ -1,7 +1,7 @@
 """The ports of the controller's workflows. Each port has a fake in tests/kit."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError
@@ -16,7 +16,20 @@ from anabranch.controller.domain.stream.commits import Outcome
 from anabranch.controller.domain.stream.history import EpochRecord, History
 from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.domain.writer_times import MarkPage
+from anabranch.controller.domain.writer_times import (
+    KnownMarks,
+    Mark,
+    MarkPage,
+    Noted,
+    NotedStream,
+)
+
+
+class SegmentBounds(NamedTuple):
+    """The bytes that a segment has: from `start` up to `length`."""
+
+    start: int
+    length: int
 
 
 class SegmentStores(Protocol):
@@ -50,6 +63,28 @@ class SegmentStores(Protocol):
 
     async def segment_length(self, segment: str) -> int:
         """The segment's present length in bytes. Raises SegmentNotFound."""
+        ...
+
+    async def segment_bounds(self, segment: str) -> SegmentBounds:
+        """Where its bytes begin and end. Raises SegmentNotFound."""
+        ...
+
+    async def boundary_at(self, segment: str, offset: int) -> int:
+        """The first boundary of appends at or behind the offset. Raises SegmentNotFound,
+        SegmentTruncated, InvalidRequest."""
+        ...
+
+    async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
+        """Whole appends from the boundary `offset`: at least one, and about `size_max` bytes; empty
+        at the end. Raises SegmentNotFound, SegmentTruncated, InvalidRequest."""
+        ...
+
+    async def append_if(self, segment: str, block: bytes, expected_length: int) -> None:
+        """Append the block if the segment has this length. The same again is success.
+
+        Raises OffsetMismatch, SegmentNotFound, OutcomeUnknown (it was deleted), and EventGap or
+        WriterExpired if the block is not the next one of its writer.
+        """
         ...
 
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
@@ -208,11 +243,31 @@ class WriterTimes(Protocol):
         ...
 
     async def remove(self, stream: StreamRef, incarnation: int, writer_id: str) -> bool:
-        """Forget the writer's mark; False if it has none."""
+        """The writer is gone; False if it has no mark. Its last mark stays, closed, until it is
+        dropped or room is needed."""
         ...
 
     async def page(self, stream: StreamRef, incarnation: int, after: str, count: int) -> MarkPage:
-        """The marks of at most `count` writers, from the first whose id sorts above `after`."""
+        """The marks of at most `count` writers that are not gone, from the first whose id sorts
+        above `after`."""
+        ...
+
+    async def marks(self, stream: StreamRef, incarnation: int) -> KnownMarks:
+        """All marks, closed ones too, in any order. A mark that is noted meanwhile may be missing
+        or be an older one."""
+        ...
+
+    async def drop(self, stream: StreamRef, incarnation: int, marks: Sequence[Mark]) -> None:
+        """Forget these marks, but for those that were noted again or closed since."""
+        ...
+
+    async def noted(self, shard: int, generation: int, after: int, count: int) -> Noted:
+        """At most `count` streams of the shard whose marks have changed since the number `after`,
+        which counts only in the same generation. Generation and number 0: all that have marks."""
+        ...
+
+    async def forget(self, noted: NotedStream) -> None:
+        """The stream has no marks: leave it out of `noted`, unless they have changed since."""
         ...
 
     async def close(self) -> None:

@@ -1,118 +1,44 @@
 """`WriterTimes` in Redis: one hash per incarnation of a stream, a field per writer.
 
-A field holds ``<timestamp_ms>:<noted_ms>:<positions as JSON>``; `noted_ms` is the server's clock.
-The hash expires `mark_ms` after the last note, and an older mark counts as gone even before. The
+Beside the marks, a sorted set per shard tells which streams have marks, and which have changed: a
+reader asks for those above the last number that it has seen. `writer_times_scripts.py` has the
+formats; `noted_ms` is the server's clock.
+
+All keys expire `mark_ms` after their last change, and an older mark counts as gone even before. The
 scripts use commands of Redis 6.2 and trust no data: a key of another type is deleted, and a field
 is no mark if it cannot be parsed, or if it lies in the future because the clock was set back.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NoReturn
 
 from anabranch.common.adapters.redis_scripts import CALL_S_MAX, PROTOCOL, RedisScripts
+from anabranch.common.contracts.subjects import shard_of_subject, stream_events
 from anabranch.common.contracts.writer_times import MARK_MS_MAX, WRITERS_MAX, WriterMark
-from anabranch.common.errors import Unavailable
-from anabranch.common.model.names import SegmentId, StreamRef
+from anabranch.common.errors import InvalidName, Unavailable
+from anabranch.common.model.names import SegmentId, StreamRef, stream_ref
 from anabranch.common.model.stream import SegmentOffset, StreamCut
+from anabranch.controller.adapters import writer_times_scripts as scripts
 from anabranch.controller.domain.writer_times import (
+    KnownMarks,
+    Mark,
     MarkPage,
+    Noted,
+    NotedStream,
     refuse_earlier,
     refuse_lower,
     refuse_more_writers,
 )
 
 IDLE_MAX = 16
+SCANNED_COUNT = 200
+"""Marks in one answer, about: one may name a thousand segments."""
+DROPPED_COUNT_MAX = 500
+"""Marks in one call, so that no script blocks the server for long."""
 _REMEDY = "check that Redis runs and is reachable; until then writers cannot note times"
-
-_NOW = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local mark_ms = tonumber(ARGV[1])
-if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then
-  redis.call('DEL', KEYS[1])
-end
-local function timestamp_of(value)
-  local timestamp, noted = string.match(value or '', '^(%d+):(%d+):')
-  timestamp, noted = tonumber(timestamp), tonumber(noted)
-  if timestamp and noted <= now and noted > now - mark_ms then
-    return timestamp
-  end
-  return nil
-end
-"""
-_NOTE = (
-    _NOW
-    + """
-local function is_lower(one, other)  -- decimal numbers of up to 64 bits, which a double has not
-  if string.sub(one, 1, 1) == '-' or string.sub(other, 1, 1) == '-' then
-    return tonumber(one) < tonumber(other)
-  end
-  if #one ~= #other then
-    return #one < #other
-  end
-  return one < other
-end
-local writers_max, writer = tonumber(ARGV[2]), ARGV[3]
-local before = redis.call('HGET', KEYS[1], writer)
-local timestamp = timestamp_of(before)
-if timestamp and timestamp > tonumber(ARGV[4]) then
-  return {'earlier', string.format('%.0f', timestamp)}
-end
-if timestamp then
-  local noted = {}
-  for segment, offset in string.gmatch(before, '%[(%d+),(%-?%d+)%]') do
-    noted[segment] = offset
-  end
-  for segment, offset in string.gmatch(ARGV[5], '%[(%d+),(%-?%d+)%]') do
-    if noted[segment] and is_lower(offset, noted[segment]) then
-      return {'lower', segment, offset, noted[segment]}
-    end
-  end
-end
-if not before and redis.call('HLEN', KEYS[1]) >= writers_max then
-  local found = redis.call('HGETALL', KEYS[1])
-  for index = 1, #found, 2 do
-    if not timestamp_of(found[index + 1]) then
-      redis.call('HDEL', KEYS[1], found[index])
-    end
-  end
-  if redis.call('HLEN', KEYS[1]) >= writers_max then
-    return {'full', '0'}
-  end
-end
-local value = ARGV[4] .. ':' .. string.format('%.0f', now) .. ':' .. ARGV[5]
-redis.call('HSET', KEYS[1], writer, value)
-redis.call('PEXPIRE', KEYS[1], mark_ms)
-return {'noted', '0'}
-"""
-)
-_REMOVE = _NOW + "return redis.call('HDEL', KEYS[1], ARGV[2])\n"
-_PAGE = (
-    _NOW
-    + """
-local after, count = ARGV[2], tonumber(ARGV[3])
-local writers = {}
-for _, writer in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if writer > after then
-    table.insert(writers, writer)
-  end
-end
-table.sort(writers)
-local answer = {string.format('%.0f', now), ''}
-for index = 1, math.min(count, #writers) do
-  local value = redis.call('HGET', KEYS[1], writers[index])
-  if timestamp_of(value) then
-    table.insert(answer, writers[index])
-    table.insert(answer, value)
-  end
-end
-if #writers > count then
-  answer[2] = writers[count]
-end
-return answer
-"""
-)
+_CLOSED = "!"
 
 
 class RedisWriterTimes:
@@ -141,12 +67,13 @@ class RedisWriterTimes:
     ) -> None:  # fmt: skip
         """See `WriterTimes.note`."""
         answer = await self._call(
-            _NOTE,
-            self.key(stream, incarnation),
+            scripts.NOTE,
+            self._keys(stream, incarnation),
             str(self._writers_max),
             writer_id,
             str(timestamp_ms),
             _encoded(positions),
+            _member(stream, incarnation),
         )
         match answer:
             case [b"noted", _]:
@@ -162,18 +89,64 @@ class RedisWriterTimes:
 
     async def remove(self, stream: StreamRef, incarnation: int, writer_id: str) -> bool:
         """See `WriterTimes.remove`."""
-        return await self._call(_REMOVE, self.key(stream, incarnation), writer_id) == 1
+        keys = self._keys(stream, incarnation)
+        member = _member(stream, incarnation)
+        return await self._call(scripts.REMOVE, keys, writer_id, member) == 1
 
     async def page(self, stream: StreamRef, incarnation: int, after: str, count: int) -> MarkPage:
         """See `WriterTimes.page`."""
-        answer = await self._call(_PAGE, self.key(stream, incarnation), after, str(count))
-        try:
-            assert isinstance(answer, list)
-            now_ms, following, *rest = (word.decode() for word in answer)
-            marks = [_mark(*pair) for pair in zip(rest[::2], rest[1::2], strict=True)]
-            return MarkPage(int(now_ms), tuple(m for m in marks if m is not None), following)
-        except (AssertionError, AttributeError, ValueError) as error:
-            _refuse(error)
+        key = self.key(stream, incarnation)
+        now_ms, following, *rest = _words(
+            await self._call(scripts.PAGE, [key], after, str(count)), 2
+        )
+        marks = [
+            WriterMark(
+                writer_id=mark.writer_id,
+                timestamp_ms=mark.timestamp_ms,
+                positions=mark.positions,
+                noted_ms=mark.noted_ms,
+            )
+            for mark in _marks(rest)
+        ]
+        return MarkPage(int(now_ms), tuple(marks), following)
+
+    async def marks(self, stream: StreamRef, incarnation: int) -> KnownMarks:
+        """See `WriterTimes.marks`."""
+        keys, cursor = self._keys(stream, incarnation), "0"
+        found: dict[str, Mark] = {}
+        while True:
+            answer = await self._call(scripts.SCAN, keys, cursor, str(SCANNED_COUNT))
+            generation, cursor, *rest = _words(answer, 2)
+            found.update((mark.writer_id, mark) for mark in _marks(rest))
+            if cursor == "0":
+                return KnownMarks(int(generation), tuple(found.values()))
+
+    async def drop(self, stream: StreamRef, incarnation: int, marks: Sequence[Mark]) -> None:
+        """See `WriterTimes.drop`."""
+        remaining = iter(marks)
+        while some := list(islice(remaining, DROPPED_COUNT_MAX)):
+            words = (word for mark in some for word in (mark.writer_id, _beginning(mark)))
+            await self._call(scripts.DROP, [self.key(stream, incarnation)], *words)
+
+    async def noted(self, shard: int, generation: int, after: int, count: int) -> Noted:
+        """See `WriterTimes.noted`."""
+        answer = await self._call(
+            scripts.NOTED, self.index(shard), str(generation), str(after), str(count)
+        )
+        now, *rest = _words(answer, 1)
+        numbers = [_number(score) for score in rest[1::2]]
+        return Noted(
+            int(now),
+            max(numbers, default=after if int(now) == generation else 0),
+            tuple(_noted(rest[::2], numbers)),
+            len(numbers) >= count,
+        )
+
+    async def forget(self, noted: NotedStream) -> None:
+        """See `WriterTimes.forget`."""
+        shard = shard_of_subject(stream_events(noted.stream))
+        member = _member(noted.stream, noted.incarnation)
+        await self._call(scripts.FORGET, self.index(shard), member, str(noted.number))
 
     async def close(self) -> None:
         """See `WriterTimes.close`."""
@@ -181,31 +154,78 @@ class RedisWriterTimes:
 
     def key(self, stream: StreamRef, incarnation: int) -> str:
         """The key of a stream's marks."""
-        return f"{self._prefix}:marks:{{{stream}/{incarnation}}}"
+        return f"{self._prefix}:marks:{{{_member(stream, incarnation)}}}"
 
-    async def _call(self, script: str, key: str, *arguments: str) -> object:
-        return await self._scripts.call(script, [key], str(self._mark_ms), *arguments)
+    def _keys(self, stream: StreamRef, incarnation: int) -> list[str]:
+        shard = shard_of_subject(stream_events(stream))
+        return [self.key(stream, incarnation), *self.index(shard)[1:]]
+
+    def index(self, shard: int) -> list[str]:
+        """The keys of a shard's numbers, of its index, and of its numbers again: scripts expect the
+        last two behind the marks."""
+        numbers = f"{self._prefix}:marked:{shard}:numbers"
+        return [numbers, f"{self._prefix}:marked:{shard}", numbers]
+
+    async def _call(self, script: str, keys: Sequence[str], *arguments: str) -> object:
+        return await self._scripts.call(script, keys, str(self._mark_ms), *arguments)
+
+
+def _member(stream: StreamRef, incarnation: int) -> str:
+    return f"{stream}/{incarnation}"
+
+
+def _noted(members: Sequence[str], numbers: Sequence[int]) -> Iterator[NotedStream]:
+    """The streams of an index, without what is none."""
+    for member, number in zip(members, numbers, strict=True):
+        name, _, incarnation = member.rpartition("/")
+        try:
+            yield NotedStream(stream_ref(name), int(incarnation), number)
+        except (InvalidName, ValueError):
+            continue
+
+
+def _number(score: str) -> int:
+    """0 for a score that is no number of the index."""
+    try:
+        return int(float(score))
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _encoded(positions: StreamCut) -> str:
     return json.dumps([[at.segment_id, at.offset] for at in positions], separators=(",", ":"))
 
 
-def _mark(writer_id: str, value: str) -> WriterMark | None:
+def _beginning(mark: Mark) -> str:
+    closed = _CLOSED if mark.is_closed else ""
+    return f"{closed}{mark.timestamp_ms}:{mark.noted_ms}:"
+
+
+def _marks(words: Sequence[str]) -> Iterator[Mark]:
+    """The marks of writers and values, without what is none."""
+    for writer_id, value in zip(words[::2], words[1::2], strict=True):
+        mark = _mark(writer_id, value)
+        if mark is not None:
+            yield mark
+
+
+def _mark(writer_id: str, value: str) -> Mark | None:
     """The mark; None if the value has another format."""
-    timestamp_ms, noted_ms, positions = value.split(":", 2)
+    timestamp_ms, noted_ms, positions = value.removeprefix(_CLOSED).split(":", 2)
     try:
         rows: Sequence[tuple[int, int]] = json.loads(positions)
         places = tuple(SegmentOffset(SegmentId(int(s)), int(at)) for s, at in rows)
     except (ValueError, TypeError):
         return None
-    return WriterMark(
-        writer_id=writer_id,
-        timestamp_ms=int(timestamp_ms),
-        positions=places,
-        noted_ms=int(noted_ms),
-    )
+    return Mark(writer_id, int(timestamp_ms), places, int(noted_ms), value.startswith(_CLOSED))
 
 
-def _refuse(error: Exception | None = None) -> NoReturn:
-    raise Unavailable("unexpected answer from Redis: not a time mark", remedy=_REMEDY) from error
+def _words(answer: object, count_min: int) -> list[str]:
+    """The words of a script's answer. Raises Unavailable."""
+    if not isinstance(answer, list) or len(answer) < count_min:
+        _refuse()
+    return [bytes(word).decode(errors="replace") for word in answer]
+
+
+def _refuse() -> NoReturn:
+    raise Unavailable("unexpected answer from Redis: not a time mark", remedy=_REMEDY)

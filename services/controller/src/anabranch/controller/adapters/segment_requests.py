@@ -12,18 +12,25 @@ from anabranch.common.contracts.subjects import segment_request
 from anabranch.common.errors import BadPacket, Unavailable
 from anabranch.common.model.hashing import container_of
 from anabranch.common.runtime.tracing import current_trace_parent
+from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import (
+    Appended,
     CheckTruncation,
+    ConditionalAppend,
     CreateSegment,
     DeleteSegment,
     Done,
     Failed,
     GetSegmentInfo,
+    LocateOffset,
     MergeSegments,
     Message,
+    OffsetLocated,
+    ReadSegment,
     Sealed,
     SealSegment,
     SegmentInfo,
+    SegmentRead,
     SegmentsMerged,
     Stamp,
     Truncated,
@@ -32,7 +39,8 @@ from anabranch.common.wire.messages import (
     encode_message,
     error_of,
 )
-from anabranch.common.wire.packet import PacketParser
+from anabranch.common.wire.packet import Packet, PacketParser
+from anabranch.controller.ports import SegmentBounds
 
 REQUEST_DEADLINE_S = 5.0
 
@@ -75,8 +83,43 @@ class NatsSegmentStores:
 
     async def segment_length(self, segment: str) -> int:
         """See `SegmentStores.segment_length`."""
+        return (await self.segment_bounds(segment)).length
+
+    async def segment_bounds(self, segment: str) -> SegmentBounds:
+        """See `SegmentStores.segment_bounds`."""
         request = GetSegmentInfo(segment=segment, trace_parent=current_trace_parent())
-        return _expect(await self._ask("info", segment, request), SegmentInfo).length
+        found = _expect(await self._ask("info", segment, request), SegmentInfo)
+        return SegmentBounds(found.start, found.length)
+
+    async def boundary_at(self, segment: str, offset: int) -> int:
+        """See `SegmentStores.boundary_at`."""
+        parent = current_trace_parent()
+        request = LocateOffset(segment=segment, offset=offset, trace_parent=parent)
+        return _expect(await self._ask("locate", segment, request), OffsetLocated).offset
+
+    async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
+        """See `SegmentStores.read_appends`."""
+        parent = current_trace_parent()
+        request = ReadSegment(
+            segment=segment, offset=offset, size_max=size_max, trace_parent=parent
+        )
+        packet = await self._exchange("read", segment, request)
+        _expect(_message_of(packet), SegmentRead)
+        return bytes(packet.payload)
+
+    async def append_if(self, segment: str, block: bytes, expected_length: int) -> None:
+        """See `SegmentStores.append_if`."""
+        header = parse_header(block)
+        request = ConditionalAppend(
+            segment=segment,
+            writer_id=header.writer_id,
+            first_event_number=header.first_event_number,
+            count=header.event_count,
+            expected_length=expected_length,
+            trace_parent=current_trace_parent(),
+        )
+        packet = await self._exchange("append_if", segment, request, block)
+        _expect(_message_of(packet), Appended)
 
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
         """See `SegmentStores.merge_segments`."""
@@ -97,9 +140,14 @@ class NatsSegmentStores:
         _expect(reply, Done)
 
     async def _ask(self, verb: str, segment: str, request: Message) -> Message:
+        return _message_of(await self._exchange(verb, segment, request))
+
+    async def _exchange(
+        self, verb: str, segment: str, request: Message, payload: bytes = b""
+    ) -> Packet:
         container = container_of(segment, self._container_count)
         request_id = next(self._request_ids)
-        packet = b"".join(encode_message(request, request_id))
+        packet = b"".join(encode_message(request, request_id, payload))
         with as_unavailable("bring an answer of the segment store", container=container):
             try:
                 answer = await self._client.request(
@@ -112,15 +160,20 @@ class NatsSegmentStores:
                     container=container,
                     segment=segment,
                 ) from error
-        return _decoded(answer.data, request_id)
+        return _one_packet(answer.data, request_id)
 
 
-def _decoded(data: bytes, request_id: int) -> Message:
-    """The one message in `data`. Raises BadPacket, or the error in the store's answer."""
+def _one_packet(data: bytes, request_id: int) -> Packet:
+    """The one packet in `data`. Raises BadPacket."""
     packets = list(PacketParser().feed(data))
     if len(packets) != 1 or packets[0].request_id != request_id:
         raise BadPacket("a segment store's reply is not one packet that answers the request")
-    reply = decode_message(packets[0])
+    return packets[0]
+
+
+def _message_of(packet: Packet) -> Message:
+    """Its message. Raises BadPacket, or the error in the store's answer."""
+    reply = decode_message(packet)
     if isinstance(reply, Failed):
         raise error_of(reply)
     return reply

@@ -1,10 +1,53 @@
-"""Refusals of writers' time notes, and a page of marks. Pure."""
+"""Refusals of writers' time notes, and marks as they are kept. Pure."""
 
 from typing import NamedTuple, NoReturn
 
 from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import InvalidRequest, Overloaded
 from anabranch.common.model.names import StreamRef
+from anabranch.common.model.stream import StreamCut
+
+
+class Mark(NamedTuple):
+    """A writer's last mark, noted at `noted_ms` of the clock that keeps it.
+
+    `is_closed`: the writer was removed. Its mark counts until a watermark has reached it, and is
+    listed no longer.
+    """
+
+    writer_id: str
+    timestamp_ms: int
+    positions: StreamCut
+    noted_ms: int
+    is_closed: bool = False
+
+
+class KnownMarks(NamedTuple):
+    """All marks of a stream. `generation`: as in `Noted`, when the last of them was read."""
+
+    generation: int
+    marks: tuple[Mark, ...]
+
+
+class NotedStream(NamedTuple):
+    """A life of a stream that has marks. `number` grows with each change of its marks."""
+
+    stream: StreamRef
+    incarnation: int
+    number: int
+
+
+class Noted(NamedTuple):
+    """Streams whose marks have changed, those with lower numbers first.
+
+    `generation`: of the numbers; they begin again when the index is lost. `last`: the highest
+    number that was looked at. `has_more`: whether higher numbers follow.
+    """
+
+    generation: int
+    last: int
+    streams: tuple[NotedStream, ...]
+    has_more: bool
 
 
 class MarkPage(NamedTuple):
