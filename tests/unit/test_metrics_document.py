@@ -6,7 +6,7 @@ from pathlib import Path
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.metrics import Definition, Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
-from anabranch.controller.metrics import ControllerMetrics, RetentionCounts
+from anabranch.controller.metrics import ControllerMetrics, RetentionCounts, WatermarkCounts
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 
@@ -26,6 +26,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller.watch_scaling(dict)
     controller.watch_transactions(ages=lambda: TransactionAges(0, 0, 0, 0, 0), purged=none)
     controller.watch_retention(RetentionCounts())
+    controller.watch_watermarks(WatermarkCounts())
 
 
 def of_the_store(metrics: Metrics) -> None:

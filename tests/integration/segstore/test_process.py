@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from nats.aio.client import Client
@@ -26,11 +27,27 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.contracts.load import LoadReport, SegmentLoad
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX
-from anabranch.common.errors import ConnectionLost, Unavailable
+from anabranch.common.errors import (
+    ConnectionLost,
+    OffsetMismatch,
+    OutcomeUnknown,
+    StaleRequest,
+    Unavailable,
+)
 from anabranch.common.model.cluster import NodeRecord, Placement, PlacementState
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import segment_id, stream_ref
+from anabranch.common.model.watermark import (
+    MarkedSegment,
+    Watermark,
+    decode_watermark,
+    watermark_segment,
+)
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.runtime.service import EXIT_DISK_FAILED
+from anabranch.common.wire.block import Block
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Appended,
@@ -52,6 +69,9 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import PacketParser
+from anabranch.controller.adapters.segment_requests import NatsSegmentStores
+from anabranch.controller.projections import watermark_log
+from anabranch.controller.projections.watermark_log import WatermarkLog
 from kit.infra import NatsServer
 from kit.wire_client import WRITER, WireClient
 
@@ -435,3 +455,40 @@ async def test_a_taken_port_and_a_used_directory_are_named(
                 assert second.returncode == 1
                 assert code in output.decode()
                 assert "Traceback" not in output.decode()
+
+
+async def test_watermarks_are_appended_read_back_and_truncated_over_nats(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    stream = stream_ref("scope/stream")
+    stores = NatsSegmentStores(cluster.client, 1)
+    cut = (MarkedSegment(segment_id(0, 0), KeyRange(0.0, 1.0), 7),)
+    marks = [Watermark(1, time_ms, time_ms, cut) for time_ms in range(12)]
+    async with segment_store(tmp_path / "data", nats_server.url, BIND="127.0.0.1:0"):
+        await cluster.assign()
+        await cluster.opened(1)
+        log = WatermarkLog(stores, SystemIds())
+        before, tail = await log.tail(stream, 1), await log.tail(stream, 1)
+        for mark in marks:
+            tail = await log.append(stream, tail, mark, 0)
+        with pytest.raises(OffsetMismatch):
+            await log.append(stream, before, marks[0], 0)
+
+        with (
+            patch.object(watermark_log, "READ_SIZE_BYTES", 100),
+            patch.object(watermark_log, "TRIM_STEP_BYTES", 100),
+        ):
+            read = await log.tail(stream, 1)
+            assert (read.length, read.last) == (tail.length, marks[-1])
+            trimmed = await log.trim(stream, read, lambda one: one.lower_ms <= 8)
+        assert (await log.tail(stream, 1)).start == trimmed.start > 0
+        left = await stores.read_appends(watermark_segment(stream), trimmed.start, 1)
+        assert decode_watermark(Block(left)[0]) in marks[6:9]
+
+        await stores.delete_segment(watermark_segment(stream), Stamp(1, 9))
+        with pytest.raises(OutcomeUnknown):
+            await log.append(stream, read, marks[0], 0)
+        with pytest.raises(StaleRequest):
+            await log.append(stream, before, marks[0], 0)
+        assert not (await log.tail(stream, 2)).exists
+        await log.append(stream, await log.tail(stream, 2), Watermark(2, 1, 1, cut), 0)

@@ -28,6 +28,19 @@ class RetentionCounts:
     refused: int = 0
 
 
+@dataclass(slots=True)
+class WatermarkCounts:
+    """Counts of watermarks since the start. As of the last round: `held` streams by reason, and
+    `oldest_s`, the longest time since which a stream with writers has no new watermark."""
+
+    looks: int = 0
+    advanced: int = 0
+    overtaken: int = 0
+    failures: int = 0
+    held: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    oldest_s: float = 0.0
+
+
 class ControllerMetrics:
     """Counters and histograms. Labels are kinds, outcomes and steps, never names of streams."""
 
@@ -230,6 +243,38 @@ class ControllerMetrics:
             f"{PREFIX}retention_refused",
             "Streams whose last truncation by retention a store refused",
             lambda: counts.refused,
+        )
+
+    def watch_watermarks(self, counts: WatermarkCounts) -> None:
+        """Add the counts of watermarks; once."""
+        self._metrics.counter(
+            f"{PREFIX}watermark_looks_total",
+            "Looks at the marks of streams",
+            lambda: counts.looks,
+        )
+        self._metrics.counter(
+            f"{PREFIX}watermarks_total", "Watermarks appended", lambda: counts.advanced
+        )
+        self._metrics.counter(
+            f"{PREFIX}watermarks_overtaken_total",
+            "Watermarks that another controller was faster to append",
+            lambda: counts.overtaken,
+        )
+        self._metrics.counter(
+            f"{PREFIX}watermark_failures_total",
+            "Looks at the marks of streams that failed",
+            lambda: counts.failures,
+        )
+        self._metrics.gauge(
+            f"{PREFIX}watermarks_held",
+            "Streams whose watermark is held back, by reason",
+            lambda: counts.held,
+            ("reason",),
+        )
+        self._metrics.gauge(
+            f"{PREFIX}watermark_oldest_seconds",
+            "The longest time since which a stream with writers has no new watermark",
+            lambda: counts.oldest_s,
         )
 
     def now_s(self) -> float:

@@ -89,6 +89,8 @@ class Settings(NatsSettings):
     retention_period_s: float = Field(default=60.0, ge=1.0, le=24 * 3600.0)
     """How often controllers apply the streams' retention policies. A policy is exact to this
     period and to a 32nd of the policy's minimum."""
+    watermark_period_s: float = Field(default=10.0, ge=0.1, le=3600.0)
+    """How often the times that writers noted become watermarks."""
     scaling: Literal["fast", "classic", "off"] = "fast"
     """How soon streams with a scaling policy follow their load: within seconds (`fast`), with
     Pravega's timings (`classic`), or not at all (`off`)."""

@@ -97,6 +97,11 @@ class Buckets:
         self.lost_count = 0
 
     @property
+    def count(self) -> int:
+        """How many buckets there are."""
+        return len(self._all)
+
+    @property
     def owned(self) -> frozenset[int]:
         """The buckets that this controller owns now."""
         return frozenset(bucket for bucket in self._owned if self.owns(bucket))

@@ -9,11 +9,14 @@ import structlog
 from anabranch.common.adapters.chunk_transient import transient_chunk_storage
 from anabranch.common.contracts.load import LoadReport
 from anabranch.common.eventsourcing.store_clock import StoreClock
+from anabranch.common.model.names import StreamRef
 from anabranch.controller.adapters.redis_timer_wheel import RedisTimerWheel
 from anabranch.controller.cluster.buckets import Buckets
 from anabranch.controller.domain.kinds import STREAMS, TRANSACTIONS
 from anabranch.controller.domain.policies.gauge import Heard
+from anabranch.controller.domain.policies.watermark import LastLook
 from anabranch.controller.metrics import ControllerMetrics
+from anabranch.controller.periodic.advance_watermarks import Sources, WatermarkAdvancer
 from anabranch.controller.periodic.expire_transactions import Known, TransactionExpirer
 from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.job import Job
@@ -25,6 +28,7 @@ from anabranch.controller.ports import TransactionTimers
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.scaling import ScalingStates
 from anabranch.controller.projections.tail_cut import TailCuts
+from anabranch.controller.projections.watermark_log import WatermarkLog
 from anabranch.controller.wiring.cluster import LEASE_PREFIX
 from anabranch.controller.wiring.surroundings import Surroundings
 from anabranch.controller.workflows.context import WorkContext
@@ -40,8 +44,8 @@ class Jobs:
 
     `expirer` learns of taken buckets, `purger` and `retainer` count for the metrics, and `exporter`
     learns of changed streams (None without tier 2). `scaler` learns of changed streams, load and
-    taken buckets (None if auto-scaling is off), and `scaling` holds its findings. `timers` is None
-    without Redis.
+    taken buckets (None if auto-scaling is off), and `scaling` holds its findings. `advancer` counts
+    for the metrics; it and `timers` are None without Redis.
     """
 
     all: tuple[Job, ...]
@@ -51,6 +55,7 @@ class Jobs:
     exporter: StreamExporter | None
     scaler: StreamScaler | None
     scaling: ScalingStates
+    advancer: WatermarkAdvancer | None
     timers: TransactionTimers | None
 
     def reshaped(self, subject: str) -> None:
@@ -64,6 +69,10 @@ class Jobs:
         """A store told its load."""
         if self.scaler is not None:
             self.scaler.learn(report)
+
+    def last_look(self, stream: StreamRef, incarnation: int) -> LastLook | None:
+        """What was found of the watermark; None if another controller looks after the stream."""
+        return None if self.advancer is None else self.advancer.last_look(stream, incarnation)
 
     def buckets_taken(self) -> None:
         """Look at once at the buckets that this controller took."""
@@ -121,6 +130,7 @@ def build_jobs(
     retainer = _retainer(around, mirror, context, buckets, store_clock)
     trimmer = _trimmer(around, mirror, buckets, purge)
     scaler = _scaler(around, mirror, buckets, scaling)
+    advancer = _advancer(around, mirror, context, buckets)
     return Jobs(
         all=(
             trimmer.job(),
@@ -129,6 +139,7 @@ def build_jobs(
             retainer.job(),
             *((exporter.job(),) if exporter is not None else ()),
             *((scaler.job(),) if scaler is not None else ()),
+            *((advancer.job(),) if advancer is not None else ()),
         ),
         expirer=expirer,
         purger=purger,
@@ -136,6 +147,7 @@ def build_jobs(
         exporter=exporter,
         scaler=scaler,
         scaling=scaling.states,
+        advancer=advancer,
         timers=timers,
     )
 
@@ -211,6 +223,27 @@ def _scaler(
         profile,
         clock=around.clock,
         metrics=around.observer.metrics,
+        containment=around.containment,
+    )
+
+
+def _advancer(
+    around: Surroundings, mirror: Mirror, context: WorkContext, buckets: Buckets
+) -> WatermarkAdvancer | None:
+    """Two that look at the same stream do no harm: one watermark is appended."""
+    if context.writer_times is None:
+        return None
+    return WatermarkAdvancer(
+        Sources(
+            context.writer_times,
+            mirror,
+            context.histories,
+            lambda: buckets.owned,
+            buckets.count,
+        ),
+        WatermarkLog(context.stores, around.ids),
+        clock=around.clock,
+        period_s=around.settings.watermark_period_s,
         containment=around.containment,
     )
 
