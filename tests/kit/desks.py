@@ -54,6 +54,8 @@ def query_desk(mirror: Mirror, **given: Any) -> QueryDesk:
         "change_placement": _not_here,
         "transactions": missing("transactions"),
         "writer_times": None,
+        "watermark_log": missing("watermark_log"),
+        "last_look": lambda _stream, _incarnation: None,
         "progress": tuple,
         "controller_id": "",
         "ask_peers": _no_peers,

@@ -19,6 +19,8 @@ from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.command import about
 from anabranch.common.contracts.control import QUESTIONS
 from anabranch.common.contracts.scaling import ExplainScaling
+from anabranch.common.contracts.watermarks import GetWatermarkStatus, WatermarkStatus
+from anabranch.common.contracts.writer_times import NoteTime, RemoveWriter
 from anabranch.common.errors import (
     AnabranchError,
     Busy,
@@ -58,6 +60,7 @@ from kit.fake_course import (
 from kit.fake_scaling import explained
 
 NO_PLAN = sq.RetentionPlan(incarnation=1, at_ms=BEGAN_MS)
+NO_WATERMARK = WatermarkStatus(incarnation=1, held="no_writers", now_ms=BEGAN_MS)
 
 
 @dataclass
@@ -74,6 +77,8 @@ class AdminController(FakeController):
     parked: list[p.ParkedDescription] = field(default_factory=list)
     retention: sq.RetentionPlan = field(default=NO_PLAN)
     """What is told of the retention of every stream, but for its policy."""
+    watermark: WatermarkStatus = field(default=NO_WATERMARK)
+    """What is told of the watermark of every stream."""
 
     # --- commands -------------------------------------------------------------------------
 
@@ -192,15 +197,21 @@ class AdminController(FakeController):
                     answered_by="c1", leader="c1", term=3, controllers=counts, stores=counts,
                     containers={"open": 1},
                 )  # fmt: skip
-            case sq.GetRetentionPlan() | ExplainScaling():
+            case sq.GetRetentionPlan() | ExplainScaling() | GetWatermarkStatus():
                 return self._of_policies(query)
+            case NoteTime() | RemoveWriter():
+                return self._answer(query)
             case sq.StreamQuery() | sq.ListEpochs() | sq.ScalingEvents():
                 return self._of_stream(query)
             case _:
                 return self._answer(query)
 
-    def _of_policies(self, query: sq.GetRetentionPlan | ExplainScaling) -> Contract:
+    def _of_policies(
+        self, query: sq.GetRetentionPlan | ExplainScaling | GetWatermarkStatus
+    ) -> Contract:
         course = self.course(query.scope, query.stream)
+        if isinstance(query, GetWatermarkStatus):
+            return self.watermark
         if isinstance(query, sq.GetRetentionPlan):
             return self.retention.model_copy(update={"policy": course.config.retention})
         name = f"{query.scope}/{query.stream}"

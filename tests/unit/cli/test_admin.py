@@ -17,6 +17,7 @@ from anabranch.client import (
     Client,
     InvalidRequest,
     KeyRange,
+    LastWatermark,
     OperationState,
     RetentionHolder,
     RetentionPlan,
@@ -25,6 +26,8 @@ from anabranch.client import (
     ScalingType,
     StreamConfig,
     StreamNotFound,
+    WatermarkStatus,
+    WriterStanding,
 )
 from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.model.names import segment_id
@@ -282,6 +285,63 @@ def test_what_retention_would_do_holds_back_and_did_is_shown(line: Line) -> None
     line.controller.retention = by_size
     assert "after 9 more bytes" in line("stream retention plant/sensors")
     line("stream retention plant/nothing", code=1)
+
+
+def test_the_watermark_and_what_holds_it_back_are_shown(line: Line) -> None:
+    assert "no writer has noted a time" in line("stream watermarks plant/sensors")
+    writers = tuple(
+        WriterStanding(
+            writer_id=letter * 32,
+            timestamp_ms=BEGAN_MS + index * 60_000,
+            noted_ms=BEGAN_MS,
+            is_later=index > 0,
+            is_closed=index > 1,
+        )
+        for index, letter in enumerate("abc")
+    )
+    cut = (SegmentOffset(segment_id(0, 0), 5),)
+    line.controller.watermark = WatermarkStatus(
+        incarnation=1,
+        held="idle_writer",
+        held_by="a" * 32,
+        held_for_ms=12_000,
+        timeout_ms=30_000,
+        last=LastWatermark(lower_ms=BEGAN_MS, upper_ms=BEGAN_MS + 1, cut=cut),
+        writers=writers,
+        writer_count=3,
+    )
+
+    shown = line("stream watermarks plant/sensors")
+    (record,) = line.records("stream watermarks plant/sensors")
+
+    for told in (
+        "watermark 2023-11-14 22:13:20Z, 3 writers, time-out 30 s", "idle for 12 s",
+        "holder", "ahead", "removed", "b" * 32,
+    ):  # fmt: skip
+        assert told in shown
+    assert record["last"]["cut"] == [{"segment_id": 0, "offset": 5}]
+    settling = WatermarkStatus(incarnation=1, held="settling", settles_in_ms=4000)
+    line.controller.watermark = settling
+    assert "for another 4 s" in line("stream watermarks plant/sensors")
+    line("stream watermarks plant/nothing", code=1)
+
+
+def test_times_are_noted_and_writers_removed_by_command(line: Line) -> None:
+    writer = "0a" * 16
+    noted = line(f"stream note-time plant/sensors {writer} 2023-11-14T22:13:20 --cut 0=5")
+    assert noted == f"noted 2023-11-14 22:13:20Z for writer {writer}\n"
+    line(f"stream note-time plant/sensors {writer} 5", code=1)
+    line("stream note-time plant/sensors nobody 5", code=1)
+
+    (mark,) = line.records("stream writers plant/sensors")
+    assert (mark["writer_id"], mark["timestamp_ms"]) == (writer, BEGAN_MS)
+    assert mark["positions"] == [{"segment_id": 0, "offset": 5}]
+    assert writer in line("stream writers plant/sensors")
+
+    assert line(f"stream remove-writer plant/sensors {writer}") == f"removed writer {writer}\n"
+    assert "had no mark" in line(f"stream remove-writer plant/sensors {writer}")
+    line("stream remove-writer plant/sensors nobody", code=1)
+    assert line.records("stream writers plant/sensors") == []
 
 
 def test_a_configuration_is_set_changed_in_part_and_shown(line: Line) -> None:

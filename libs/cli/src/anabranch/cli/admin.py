@@ -101,6 +101,20 @@ class Admin:
     async def retention(self, stream: str) -> Fields:
         return _fields(await self._streams.retention(stream), "incarnation")
 
+    async def watermark_status(self, stream: str) -> Fields:
+        return _fields(await self._streams.watermark_status(stream), "incarnation")
+
+    async def writer_marks(self, stream: str) -> list[Fields]:
+        return [_fields(one) for one in await self._streams.writer_marks(stream)]
+
+    async def note_time(
+        self, stream: str, writer_id: str, timestamp_ms: int, positions: Mapping[int, int]
+    ) -> None:
+        await self._streams.note_time(stream, writer_id, timestamp_ms, positions)
+
+    async def remove_writer(self, stream: str, writer_id: str) -> bool:
+        return await self._streams.remove_writer(stream, writer_id)
+
     async def epochs(self, stream: str) -> AsyncIterator[Fields]:
         async for epoch in self._streams.epochs(stream):
             yield _fields(epoch)

@@ -24,6 +24,7 @@ from anabranch.cli.commands import segstore as segstore_commands
 from anabranch.cli.commands import streams as stream_commands
 from anabranch.cli.commands import tier2 as tier2_commands
 from anabranch.cli.commands import transactions as transaction_commands
+from anabranch.cli.commands import watermarks as watermark_commands
 from anabranch.cli.commands import work as work_commands
 from anabranch.cli.commands import write as write_command
 from anabranch.cli.demo import command as demo_command
@@ -42,6 +43,7 @@ stream_commands.register(app)
 reshape_commands.register(stream_commands.streams)
 retention_command.register(stream_commands.streams)
 scaling_commands.register(stream_commands.streams)
+watermark_commands.register(stream_commands.streams)
 group_commands.register(app)
 transaction_commands.register(app)
 container_commands.register(app)

@@ -113,6 +113,7 @@ from anabranch.common.contracts.transactions import (
     TransactionList,
     TransactionPinged,
 )
+from anabranch.common.contracts.watermarks import LastWatermark, WatermarkStatus, WriterStanding
 from anabranch.common.contracts.writer_times import WriterMark
 from anabranch.common.errors import (
     AnabranchError,
@@ -264,6 +265,7 @@ __all__ = [
     "JsonSerializer",
     "KeyRange",
     "Lag",
+    "LastWatermark",
     "LossesConfirmed",
     "NatsTarget",
     "NodeDescription",
@@ -375,8 +377,10 @@ __all__ = [
     "Unknown",
     "UnsupportedProtocol",
     "VersionPassed",
+    "WatermarkStatus",
     "WriterExpired",
     "WriterMark",
     "WriterSettings",
+    "WriterStanding",
     "connect",
 ]

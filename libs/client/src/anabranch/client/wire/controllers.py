@@ -32,6 +32,7 @@ HEDGED_AFTER_S: Mapping[str, float] = {
     "explain_scaling": HEDGE_STORED_S,
     "describe_segment": HEDGE_STORED_S,
     "list_writer_marks": HEDGE_STORED_S,
+    "watermark_status": HEDGE_STORED_S,
     "note_time": HEDGE_STORED_S,
     "resume_transaction": HEDGE_STORED_S,
     "add_transaction_part": HEDGE_STORED_S,

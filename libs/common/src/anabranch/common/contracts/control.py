@@ -19,6 +19,7 @@ from anabranch.common.contracts import (
     scaling,
     stream_queries,
     transactions,
+    watermarks,
     writer_times,
 )
 from anabranch.common.contracts.queries import Query, Question
@@ -32,6 +33,7 @@ _READING: tuple[ModuleType, ...] = (
     membership,
     reader_groups,
     writer_times,
+    watermarks,
     transactions,
 )
 _CHANGING: tuple[ModuleType, ...] = (queries, parked, membership, writer_times, transactions)

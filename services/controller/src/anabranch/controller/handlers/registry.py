@@ -30,6 +30,7 @@ from anabranch.controller.handlers.queries import retention as retention_queries
 from anabranch.controller.handlers.queries import scaling as scaling_queries
 from anabranch.controller.handlers.queries import streams as stream_queries
 from anabranch.controller.handlers.queries import times as time_queries
+from anabranch.controller.handlers.queries import watermarks as watermark_queries
 from anabranch.controller.handlers.queries import work as work_queries
 from anabranch.controller.handlers.transactions import queries as transaction_queries
 from anabranch.controller.projections.points import reach_demanded
@@ -77,6 +78,7 @@ QUERIES: Table = {
     **work_queries.QUERIES,
     **group_queries.QUERIES,
     **time_queries.QUERIES,
+    **watermark_queries.QUERIES,
     **transaction_queries.QUERIES,
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
@@ -103,7 +105,7 @@ ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 SLOW = frozenset(
     {
         *ACTIONS, "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks",
-        "explain_scaling", "describe_segment",
+        "watermark_status", "explain_scaling", "describe_segment",
     }
 )  # fmt: skip
 """The queries that wait for other services before the controller answers."""

@@ -41,6 +41,7 @@ from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
 from anabranch.controller.projections.scaling import ScalingStates
+from anabranch.controller.projections.watermark_log import WatermarkLog
 from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
 from anabranch.controller.wiring.jobs import Jobs, Scaling, build_jobs, counting_outcomes
 from anabranch.controller.wiring.runners import Runners, build_runners
@@ -108,6 +109,8 @@ class Controller:
             purged=lambda: self.jobs.purger.purged_count,
         )
         metrics.watch_retention(self.jobs.retainer.counts)
+        if self.jobs.advancer is not None:
+            metrics.watch_watermarks(self.jobs.advancer.counts)
 
 
 def build(around: Surroundings, bucket_count: int) -> Controller:
@@ -146,7 +149,7 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         store_clock=cluster.members.store_clock, purge=store.purge, scaling=scaling,
     )  # fmt: skip
     query_desk = _query_desk(
-        around, cluster, context, mirror, rates=rates, scaling=scaling.states, runners=runners,
+        around, cluster, context, mirror, rates=rates, jobs=jobs, runners=runners,
         parked=parked, transactions=_transaction_desk(around, store, context),
     )  # fmt: skip
     return Controller(
@@ -234,7 +237,7 @@ def _query_desk(
     mirror: Mirror,
     *,
     rates: Rates,
-    scaling: ScalingStates,
+    jobs: Jobs,
     runners: Runners,
     parked: JetStreamParkedCommands,
     transactions: TransactionDesk,
@@ -258,11 +261,13 @@ def _query_desk(
         list_containers=cluster.placements.list_containers,
         list_nodes=cluster_desk.list_nodes,
         rate=rates.rate,
-        scaling=scaling,
+        scaling=jobs.scaling,
         segment_length=context.stores.segment_length,
         change_placement=PlacementChanges(placed, cluster.placements, count, around.clock).perform,
         transactions=transactions,
         writer_times=context.writer_times,
+        watermark_log=WatermarkLog(context.stores, around.ids),
+        last_look=jobs.last_look,
         progress=runners.progress,
         controller_id=controller_id,
         ask_peers=ask_peers,

@@ -35,6 +35,7 @@ from anabranch.gateway.http.routes import (
     transactions,
     tunnels,
     work,
+    writer_times,
 )
 from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.http.routes.tunnels import Tunnels
@@ -47,6 +48,7 @@ ROUTERS = (
     scaling.router,
     segments.router,
     retention.router,
+    writer_times.router,
     transactions.router,
     reader_groups.router,
     group_readers.router,

@@ -21,6 +21,7 @@ from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName, StreamRef, any_stream_name, scope_name
 from anabranch.common.model.stream import StreamState
 from anabranch.common.workflow.progress import StepProgress
+from anabranch.controller.domain.policies.watermark import LastLook
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
@@ -31,6 +32,7 @@ from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.ports import AskPeers, WriterTimes
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.scaling import ScalingStates
+from anabranch.controller.projections.watermark_log import WatermarkLog
 from anabranch.controller.workflows.observed import Observer
 
 
@@ -63,7 +65,8 @@ class QueryDesk:
         `change_placement`*: moves a container, or abandons its lost tail.
     Transactions and writers:
         `transactions`*: begins and ends them; `writer_times`*: the times that writers noted, None
-        without Redis.
+        without Redis; `watermark_log`: the watermarks of streams; `last_look(stream, incarnation)`:
+        what was found of a stream whose watermark this controller advances, else None.
     Operations:
         `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: sends
         a query to all other controllers; `parked`*: work that a defect stopped; `cluster`*: members
@@ -84,6 +87,8 @@ class QueryDesk:
     change_placement: Callable[[queries.PlacementChange], Awaitable[queries.ContainerDescription]]
     transactions: TransactionDesk
     writer_times: WriterTimes | None
+    watermark_log: WatermarkLog
+    last_look: Callable[[StreamRef, int], LastLook | None]
     progress: Callable[[], Sequence[StepProgress]]
     controller_id: str
     ask_peers: AskPeers

@@ -14,7 +14,7 @@ PAGE_SIZE_MAX = 200
 async def note_time(desk: QueryDesk, query: asked.NoteTime) -> Contract:
     """Keep the writer's mark. Raises StreamNotFound, ScopeNotFound, InvalidRequest, Overloaded,
     Unavailable."""
-    times = _times(desk)
+    times = times_of(desk)
     stream = (await meant_stream(desk, query, query.incarnation)).state
     assert stream.ref is not None
     positions = tuple(sorted(query.positions))
@@ -24,7 +24,7 @@ async def note_time(desk: QueryDesk, query: asked.NoteTime) -> Contract:
 
 async def remove_writer(desk: QueryDesk, query: asked.RemoveWriter) -> Contract:
     """Remove the writer's mark. Raises StreamNotFound, ScopeNotFound, Unavailable."""
-    times = _times(desk)
+    times = times_of(desk)
     stream = (await meant_stream(desk, query, query.incarnation)).state
     assert stream.ref is not None
     was_known = await times.remove(stream.ref, stream.incarnation, query.writer_id)
@@ -33,7 +33,7 @@ async def remove_writer(desk: QueryDesk, query: asked.RemoveWriter) -> Contract:
 
 async def list_writer_marks(desk: QueryDesk, query: asked.ListWriterMarks) -> Contract:
     """The marks, a page at a time. Raises StreamNotFound, ScopeNotFound, Unavailable."""
-    times = _times(desk)
+    times = times_of(desk)
     stream = (await meant_stream(desk, query, None)).state
     assert stream.ref is not None
     count = min(query.page_size, PAGE_SIZE_MAX)
@@ -47,7 +47,8 @@ async def list_writer_marks(desk: QueryDesk, query: asked.ListWriterMarks) -> Co
     )
 
 
-def _times(desk: QueryDesk) -> WriterTimes:
+def times_of(desk: QueryDesk) -> WriterTimes:
+    """Where marks are kept. Raises Unavailable without Redis."""
     if desk.writer_times is None:
         raise Unavailable(
             "this cluster does not record writers' times",
