@@ -69,6 +69,7 @@ from kit.control_lives import (
 from kit.control_looks import Looks
 from kit.sim_segments import ControlOperation, SimSegments
 from kit.transaction_referee import TransactionReferee
+from kit.watermark_segments import WatermarkSegments, is_of_watermarks
 
 
 @dataclass(slots=True)
@@ -95,6 +96,7 @@ class Referee:
         self._made: set[str] = set()
         self.groups = GroupReferee(self._require, self._accept, self._present)
         self.transactions = TransactionReferee(self._require, self._lives, segments, clock)
+        self._watermarks = WatermarkSegments(self._require, self._lives, self._segments)
 
     # --- what is stored -------------------------------------------------------------------------
 
@@ -342,6 +344,9 @@ class Referee:
         if transaction_segment(name) is not None:
             self.transactions.performed(operation)
             return
+        if is_of_watermarks(name):
+            self._watermarks.performed(operation)
+            return
         life = self._owners.get(name)
         if life is None:
             self.wrong.append(f"{name} is touched, and was never planned")
@@ -411,7 +416,10 @@ class Referee:
         open_scopes = {name: s.incarnation for name, s in scopes if s.status == "active"}
         self.groups.at_rest(present, open_scopes)
         self.transactions.at_rest()
+        self._watermarks.at_rest()
         for name in self._segments:
+            if is_of_watermarks(name):
+                continue
             self._require(_parent(name) in self._owners, f"{name} belongs to nobody")
 
     def _rests(self, life: Life) -> None:

@@ -25,7 +25,7 @@ from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.runtime.ids import IdSource, SeededIds
 from anabranch.common.workflow.containment import Contained
 from anabranch.controller.domain.application import APPLICATION
 from anabranch.controller.domain.reader_group.invariants import GROUP
@@ -38,10 +38,13 @@ from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
+from anabranch.controller.ports import SegmentStores
 from anabranch.controller.projections.mirror import Known
+from anabranch.controller.projections.watermark_log import WatermarkLog
 from anabranch.controller.workflows.observed import Observer
 from kit.control_referee import Referee
 from kit.fake_timers import InMemoryTimers
+from kit.fake_writer_times import InMemoryWriterTimes, SeenTimes
 from kit.rng import Random
 from kit.sim_controller import CONTAINER_COUNT, Handled, SimController
 from kit.sim_segments import SimSegments
@@ -65,6 +68,12 @@ class World:
         self.timers = timers
         self.retention_period_s: float | None = None
         """How often controllers apply retention policies; None: never."""
+        self.watermark_period_s = 5.0
+        self.writer_times: InMemoryWriterTimes | None = None
+        """What writers note, of which controllers make watermarks; None: nothing."""
+        self.watermark_log: Callable[[SegmentStores, IdSource, SeenTimes], WatermarkLog] = (
+            lambda stores, ids, _seen: WatermarkLog(stores, ids)
+        )
         self.a_clock: Clocks = clocks if clocks is not None else lambda: clock
         """What a controller goes by."""
         self.counts: Counter[str] = Counter()

@@ -37,6 +37,7 @@ from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.deciding.desk import CommandDesk
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
+from anabranch.controller.periodic.advance_watermarks import Sources, WatermarkAdvancer
 from anabranch.controller.periodic.expire_transactions import Known as Transactions
 from anabranch.controller.periodic.expire_transactions import TransactionExpirer
 from anabranch.controller.periodic.job import Job, repeat
@@ -53,6 +54,7 @@ from anabranch.controller.wiring.serving import CATCH_UP_PAUSE_S, SWEEP_S
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.repositories import Repositories
 from kit.desks import DAY_MS, query_desk
+from kit.fake_writer_times import SeenTimes
 from kit.simbus import SimClient, sim_event_store
 from kit.simlink import Link
 from kit.simqueue import Queued, SimQueue, server_ms
@@ -123,7 +125,7 @@ class SimController:
             gates=Gates(self.store, ids),
             commands=NatsCommandSender(client),
             clock=clock,
-            writer_times=None,
+            writer_times=world.writer_times,
             outcomes_kept_ms=DAY_MS,
         )
         self.desk = CommandDesk(
@@ -138,6 +140,7 @@ class SimController:
         self.query_desk = self._query_desk(context, ids)
         self._build_jobs(repositories[TRANSACTIONS])
         self.retainer = self._retainer(context)
+        self.advancer = self._advancer(context, ids)
         self.runners = build_runners(
             context, observer, rng=world.rng, owns=self._owns, containment=self.containment
         )
@@ -171,6 +174,18 @@ class SimController:
             now_ms=lambda: self.store_clock.store_ms(self.clock.now_ms()),
             clock=self.clock,
             period_s=self.world.retention_period_s or 0.0,
+            containment=self.containment,
+        )
+
+    def _advancer(self, context: WorkContext, ids: SeededIds) -> WatermarkAdvancer | None:
+        if self.world.writer_times is None:
+            return None
+        seen = SeenTimes(self.world.writer_times, self.clock)
+        return WatermarkAdvancer(
+            Sources(seen, self.mirror, context.histories, lambda: self.owned, SHARD_COUNT),
+            self.world.watermark_log(context.stores, ids, seen),
+            clock=self.clock,
+            period_s=self.world.watermark_period_s,
             containment=self.containment,
         )
 
@@ -231,6 +246,9 @@ class SimController:
                 if self.world.retention_period_s is not None:
                     retains = self.retainer.job()
                     keep(retains.name, partial(self._repeat, retains))
+                if self.advancer is not None:
+                    advances = self.advancer.job()
+                    keep(advances.name, partial(self._repeat, advances))
                 for _ in range(PULLERS):
                     group.create_task(self._pull())
         except BaseExceptionGroup as failures:

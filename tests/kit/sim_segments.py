@@ -21,18 +21,27 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import transaction_segment
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.tier2.state import SegmentState
+from anabranch.common.tier2.state import SegmentState, Tombstone
+from anabranch.common.wire.block import parse_header
+from anabranch.common.wire.messages import (
+    Appended as AppendDone,
+)
 from anabranch.common.wire.messages import (
     CheckTruncation,
+    ConditionalAppend,
     CreateSegment,
     DeleteSegment,
     Done,
     GetSegmentInfo,
+    LocateOffset,
     MergeSegments,
     Message,
+    OffsetLocated,
+    ReadSegment,
     Sealed,
     SealSegment,
     SegmentInfo,
+    SegmentRead,
     SegmentsMerged,
     Truncated,
     TruncateSegment,
@@ -87,10 +96,14 @@ class SimSegments:
     def __init__(self, clock: Clock, container_count: int = 4) -> None:
         self.known: dict[str, Known] = {}
         self.contents: dict[str, list[Piece]] = {}
+        self.blocks: dict[str, dict[int, bytes]] = {}
+        """The bytes of watermarks, by where they begin."""
         self.down: set[int] = set()
         self.mute: set[int] = set()
         self.on_performed: list[OnPerformed] = []
         self.on_appended: list[OnAppended] = []
+        self.on_block: list[Callable[[str, bytes], None]] = []
+        """Told of every block of watermarks that is stored."""
         self._container_count = container_count
         self._clock = clock
         self._sequence = 0
@@ -102,12 +115,12 @@ class SimSegments:
             raise nats.errors.NoRespondersError
         (found,) = PacketParser().feed(packet)
         try:
-            reply = self._perform(decode_message(found))
+            reply, data = self._answer(decode_message(found), found.payload)
         except AnabranchError as error:
-            reply = failed(error)
+            reply, data = failed(error), b""
         if container in self.mute:
             raise NoAnswer
-        return b"".join(encode_message(reply, found.request_id))
+        return b"".join(encode_message(reply, found.request_id, data))
 
     def write(self, segment: str, size: int) -> None:
         """Somebody appends, if the segment takes it."""
@@ -142,6 +155,40 @@ class SimSegments:
         known = self.known.get(segment)
         return known if isinstance(known, SegmentState) else None
 
+    def _answer(self, request: Message, payload: bytes) -> tuple[Message, bytes]:
+        match request:
+            case ReadSegment(segment=segment, offset=offset, size_max=size_max):
+                known = decide.decide_read(self.known.get(segment), segment, offset)
+                data = b""
+                while offset + len(data) < known.length and (not data or len(data) < size_max):
+                    data += self.blocks[segment][offset + len(data)]
+                return SegmentRead(offset=offset), data
+            case ConditionalAppend():
+                return self._append_block(request, payload), b""
+            case _:
+                return self._perform(request), b""
+
+    def _append_block(self, request: ConditionalAppend, payload: bytes) -> Message:
+        known = self.known.get(request.segment)
+        if not isinstance(known, SegmentState):
+            raise decide.gone(known, request.segment)
+        blocks = self.blocks.setdefault(request.segment, {})
+        numbers = [
+            header.first_event_number
+            for header in map(parse_header, blocks.values())
+            if header.writer_id == request.writer_id
+        ]
+        last = max(numbers, default=0)
+        decision = decide.decide_append(
+            known, last, request.writer_id, request, payload, now_ms=self._clock.now_ms()
+        )
+        if not isinstance(decision, decide.Duplicate):
+            blocks[known.length] = payload
+            self._write(request.segment, Piece("", 0, -1.0, len(payload)))
+            for told in self.on_block:
+                told(request.segment, payload)
+        return AppendDone(session=0, last_event_number=last + 1, length=known.length)
+
     def _perform(self, request: Message) -> Message:
         now_ms = self._clock.now_ms()
         match request:
@@ -168,6 +215,10 @@ class SimSegments:
                 if merge.operation is not None:
                     self._log(merge.operation)
                 return SegmentsMerged(merged=merge.merged)
+            case LocateOffset(segment=segment, offset=offset):
+                known = decide.decide_read(self.known.get(segment), segment, offset)
+                ends = self.boundaries(segment)
+                return OffsetLocated(offset=ends[bisect.bisect_left(ends, offset)])
             case GetSegmentInfo(segment=segment):
                 known = self.known.get(segment)
                 if not isinstance(known, SegmentState):
@@ -194,6 +245,9 @@ class SimSegments:
         self.known[operation.segment] = evolve(before, self._sequence, operation)
         match operation:
             case CreateOperation():
+                if isinstance(before, Tombstone):  # of watermarks: their name is used again
+                    self.contents.pop(operation.segment, None)
+                    self.blocks.pop(operation.segment, None)
                 self.contents.setdefault(operation.segment, [])
             case DeleteOperation() if transaction_segment(operation.segment) is not None:
                 self.contents.pop(operation.segment, None)

@@ -30,6 +30,7 @@ from kit.retention_scenario import random_retention
 from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
 from kit.transaction_scenario import random_transactions
+from kit.watermark_scenario import random_watermarks
 
 Scenario = Callable[[int], Mapping[str, int] | None]
 
@@ -45,6 +46,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "groups": random_groups,
     "transactions": random_transactions,
     "retention": random_retention,
+    "watermarks": random_watermarks,
 }
 """A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
 that is neither an AssertionError nor one of the project's is a fault of the simulation and ends
