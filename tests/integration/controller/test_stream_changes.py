@@ -73,7 +73,7 @@ async def test_a_stream_outlives_its_state_and_is_truncated_and_deleted_far_back
         await caller.perform(DeleteStream(command_id="c4", scope="s", stream="x"))
 
     assert stores.live() == []
-    assert len(stores.segments) == 4 * COUNT + 49
+    assert len(stores.segments) == 4 * COUNT + 49 + 1, "and the tombstone of its watermarks"
 
 
 async def test_a_scope_goes_with_all_that_is_in_it(
