@@ -34,7 +34,7 @@ from anabranch.common.wire.messages import (
     TruncateSegment,
 )
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
-from anabranch.segstore.domain.container.circumstances import Given
+from anabranch.segstore.domain.container.circumstances import Given, InTierTwo
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.metrics import uncounted
@@ -124,6 +124,7 @@ async def _ask(parts: _Parts, request: Request, given: Given | None = None) -> N
     answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
     place = parts.container.ask(request, answered.set_result, given or Given())
     if place is not None:
+        assert isinstance(place, InTierTwo), "a truncation asks for a boundary"
         found = Given(tiered=await find_boundaries(parts.tier_two, place))
         assert parts.container.ask(request, answered.set_result, found) is None
     answer = await answered

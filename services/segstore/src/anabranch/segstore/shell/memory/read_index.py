@@ -11,11 +11,8 @@ from anabranch.common.tier2.state import SegmentState, TieredExtent
 from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
-from anabranch.segstore.shell.memory.segment_index import (
-    FlushUnderWay,
-    ReadFrame,
-    SegmentIndex,
-)
+from anabranch.segstore.shell.memory.segment_contents import FlushUnderWay
+from anabranch.segstore.shell.memory.segment_index import ReadFrame, SegmentIndex
 
 
 class ReadIndex:

@@ -14,7 +14,6 @@ Owned by the container; all calls come from the event loop's thread.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from anabranch.common.errors import CorruptJournal, InvalidRequest
 from anabranch.common.tier2.state import TieredExtent
@@ -24,28 +23,9 @@ from anabranch.segstore.domain.container.state import AppendMark, UntieredRun
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.granule import Bytes
+from anabranch.segstore.shell.memory.segment_contents import Contents, FlushUnderWay
 
 ReadFrame = Callable[[LogAddress], bytes]
-
-
-class FlushUnderWay:
-    """Whether a flush may still fetch truncated bytes; shared by all segments."""
-
-    __slots__ = ("under_way",)
-
-    def __init__(self) -> None:
-        self.under_way = False
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """A segment's pieces, their columns (ends, events, times, frame offsets), and extents."""
-
-    pieces: list[Piece]
-    first: int
-    columns: "tuple[array[int], array[int], array[int], array[int]]"
-    extents: tuple[TieredExtent, ...]
-    length: int
 
 
 class SegmentIndex:
@@ -112,13 +92,13 @@ class SegmentIndex:
         self._times.append(operation.time_ms)
         self._frame_offsets.append(frame_offset)
 
-    def hand_over(self) -> "Contents":
+    def hand_over(self) -> Contents:
         """Give up all contents for another segment to absorb."""
         columns = (self._ends, self._events, self._times, self._frame_offsets)
         pieces, self._pieces, self._piece_starts = self._pieces, [], []
         return Contents(pieces, self._first, columns, tuple(self._extents), self.length)
 
-    def absorb(self, contents: "Contents") -> None:
+    def absorb(self, contents: Contents) -> None:
         """Append another segment's bytes to this one's, wherever they are.
 
         Pieces move with their bytes and journal addresses, extents as references: nothing is copied
