@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -12,7 +13,7 @@ import pytest
 from anabranch.cli.__main__ import run
 from anabranch.cli.demo.check import Days, RowSum, Tally, Written
 from anabranch.cli.demo.days import batches, days
-from anabranch.cli.demo.flights import Flight, flights, table_path
+from anabranch.cli.demo.flights import Flight, flights, flights_by_time, table_path
 from anabranch.cli.demo.group_records import GroupOutcome, Kill
 from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.replay import Outcome, crash_rows
@@ -50,6 +51,21 @@ def test_a_flight_carries_its_row_its_key_and_its_scheduled_departure(
     departure = datetime(2013, 1, 1, 10, 15, tzinfo=UTC)
     assert first.timestamp_ms == departure.timestamp() * 1000
     assert record["time_hour"] == "2013-01-01T10:00:00Z"
+
+
+def test_flights_by_time_are_all_flights_and_their_times_ascend(tmp_path: Path) -> None:
+    with zipfile.ZipFile(table_path()) as archive, archive.open("flights.csv") as packed:
+        head, *lines = islice(packed, 200)
+    table = tmp_path / "flights.csv.zip"
+    with zipfile.ZipFile(table, "w") as archive:
+        archive.writestr("flights.csv", b"".join([head, *reversed(lines)]))
+    found = list(flights_by_time(table))
+    times = [flight.timestamp_ms for flight in found]
+    assert times == sorted(times)
+    assert times[0] < times[-1]
+    assert [json.loads(flight.event)["row"] for flight in found] == list(range(199))
+    in_table = [flight.key for flight in flights(table)]
+    assert sorted(in_table, key=str) == sorted((flight.key for flight in found), key=str)
 
 
 def test_a_flight_without_tail_number_has_no_key(first_flights: list[Flight]) -> None:

@@ -1,7 +1,9 @@
 """The pace of the scaling demo, and its epoch map."""
 
 from anabranch.cli.demo.by_load.epoch_map import Cell, Sample, cells, sample_of
+from anabranch.cli.demo.by_load.event_time import least_to_come
 from anabranch.cli.demo.by_load.pace import PHASES, TARGET_RATE, Phase, crossing_s, rows_due
+from anabranch.cli.demo.flights import Flight
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.scaling import RateOver, SegmentExplained
 from anabranch.common.contracts.stream_queries import ScalingEvent
@@ -72,3 +74,9 @@ def test_a_sample_takes_the_shortest_filled_window_and_leaves_the_unknown_unknow
         ))
     )  # fmt: skip
     assert sample_of(7, [known, unknown]) == Sample(7, {0: 5.0, 1: None})
+
+
+def test_the_writer_may_note_the_lowest_time_that_is_still_to_come() -> None:
+    rows = [Flight(b"", None, time_ms, "") for time_ms in (5, 3, 8, 7, 9)]
+    assert list(least_to_come(rows)) == [3, 3, 7, 7, 9, 9]
+    assert list(least_to_come([])) == [0]

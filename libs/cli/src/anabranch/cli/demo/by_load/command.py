@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.demo.by_load.pace import TARGET_RATE
 from anabranch.cli.demo.by_load.replay import Outcome, Plan, replay
-from anabranch.cli.demo.flights import ROW_COUNT, table_path
+from anabranch.cli.demo.flights import table_path
 from anabranch.cli.demo.places import fresh_directory, make_directory, write_report
 from anabranch.cli.output import Output
 from anabranch.cli.session import run_async
@@ -36,13 +36,14 @@ def demo_scaling(
 
     The stream begins with one segment, and its policy asks for 2,000 events/s per segment. The demo
     writes slowly, then six times too fast for one segment, then slowly again. It draws the epoch
-    map: which segment had which keys when, and how fast it was written. At the end it checks every
-    event.
+    map: which segment had which keys when, and how fast it was written. The writer notes event
+    times, and a reader at the tail asks for its time window, which the demo draws too. At the
+    end it checks every event.
 
     Parameters
     ----------
     out
-        Directory of report.json and the plot.
+        Directory of report.json and the plots.
     data_dir
         Data directory of the cluster; must not exist. By default a new directory under OUT, which
         is removed when all checks passed.
@@ -54,7 +55,7 @@ def demo_scaling(
             "the demo draws with matplotlib", remedy="pip install 'anabranch-cli[demo]'"
         )
     make_directory(out)
-    plan = Plan(table_path(), fresh_directory(data_dir, out), out, ROW_COUNT, quiet=json)
+    plan = Plan(table_path(), fresh_directory(data_dir, out), out, quiet=json)
     outcome = run_async(replay(plan))
     if data_dir is None and outcome.is_right:
         shutil.rmtree(plan.data_dir)
@@ -78,6 +79,7 @@ def report_of(outcome: Outcome) -> dict[str, object]:
         "missing": tally.missing,
         "out_of_order": tally.out_of_order,
         "changed": tally.changed,
+        "late": outcome.late,
         "target_rate": TARGET_RATE,
         "first_split_seconds": outcome.first_split_s,
         "segments_max": outcome.segments_max,
@@ -103,6 +105,7 @@ def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
         ("events read", f"{tally.events:,}"),
         ("duplicates, missing", f"{tally.duplicates:,}, {tally.missing:,}"),
         ("out of order, changed", f"{tally.out_of_order:,}, {tally.changed:,}"),
+        ("events before the reader's time window", f"{outcome.late:,}"),
         (
             "first split",
             "never" if first is None else f"{first:.1f} s after the rate exceeded the target",

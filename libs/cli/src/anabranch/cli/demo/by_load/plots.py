@@ -1,4 +1,4 @@
-"""The plots of the demo: the epoch map, and the rate of the writer above it."""
+"""The plots of the demo: the epoch map below the rate of the writer, and event time."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.cli.demo.by_load.epoch_map import Cell
+from anabranch.cli.demo.by_load.event_time import Moment
 from anabranch.common.contracts.stream_queries import ScalingEvent
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EPOCH_MAP = "epoch_map.png"
+EVENT_TIME = "event_time.png"
 _UNKNOWN = "#dddddd"
 
 
@@ -79,3 +81,36 @@ def _draw_borders(
             axes.plot((left, right), (cell.key_start, cell.key_start), color="white", linewidth=1)
     for epoch in epochs[1:]:
         axes.axvline((epoch.created_ms - begun_ms) / 1000, color="white", linewidth=1)
+
+
+def plot_event_time(moments: Sequence[Moment], *, begun_ms: int, out: Path) -> str:
+    """Draw the course of event time into `out`; returns the file's path.
+
+    The window of the reader follows the newest event that it has read. Where there is no watermark
+    yet, it is not drawn.
+    """
+    figures = import_module("matplotlib.figure")
+    figure: Figure = figures.Figure(figsize=(9, 3.5), layout="constrained")
+    axes = figure.subplots()
+    seconds = [(one.at_ms - begun_ms) / 1000 for one in moments]
+    axes.plot(seconds, [_day(one.newest_ms) for one in moments], label="newest event read")
+    bounds = [
+        (second, _day(one.lower_ms), _day(one.upper_ms or one.newest_ms))
+        for second, one in zip(seconds, moments, strict=True)
+        if one.lower_ms is not None
+    ]
+    at, lower, upper = zip(*bounds, strict=True) if bounds else ((), (), ())
+    axes.step(at, lower, where="post", color="tab:red", label="watermark: lower bound")
+    axes.fill_between(at, lower, upper, step="post", alpha=0.2, color="tab:red")
+    axes.set_xlabel("seconds since the stream was created")
+    axes.set_ylabel("event time")
+    axes.yaxis_date()
+    axes.legend(loc="lower right")
+    path = out / EVENT_TIME
+    figure.savefig(path, dpi=120)
+    return str(path)
+
+
+def _day(time_ms: int) -> float:
+    """A time as matplotlib counts dates: days since 1970."""
+    return time_ms / 86_400_000

@@ -1,7 +1,8 @@
 """Replays the flights at a changing rate through a stream that follows its load by itself.
 
 Nobody scales the stream: its policy names a target rate, and the controller splits and merges its
-segments. Meanwhile the demo samples the rate of every segment, and reads the stream at its tail.
+segments. Meanwhile the demo samples the rate of every segment, notes event times, and reads the
+stream at its tail, where it asks for its time window.
 When the last row is written and the stream has one segment again, it checks every row.
 """
 
@@ -15,12 +16,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from anabranch.cli.demo.by_load.epoch_map import Sample, cells, sample_of
+from anabranch.cli.demo.by_load.event_time import Moment, least_to_come
 from anabranch.cli.demo.by_load.pace import PHASES, TARGET_RATE, crossing_s, rows_due
-from anabranch.cli.demo.by_load.plots import plot_epoch_map
+from anabranch.cli.demo.by_load.plots import plot_epoch_map, plot_event_time
 from anabranch.cli.demo.check import Tally, Written
-from anabranch.cli.demo.flights import flights
+from anabranch.cli.demo.flights import flights_by_time
 from anabranch.cli.up import UpSettings, embedded_cluster
-from anabranch.client import Client, EventWriter, ScalingPolicy, ScalingType, StreamConfig, connect
+from anabranch.client import (
+    Client,
+    EventWriter,
+    ScalingPolicy,
+    ScalingType,
+    StreamConfig,
+    TimeWindow,
+    connect,
+)
 from anabranch.common.contracts.stream_queries import ScalingEvent
 from anabranch.common.errors import BufferFull, Retry
 from anabranch.common.runtime.clock import Clock, SystemClock
@@ -38,12 +48,11 @@ MERGED_S_MAX = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The rows to replay, and the places of data and results."""
+    """The places of the table, the data and the results."""
 
     table: Path
     data_dir: Path
     out: Path
-    rows: int
     quiet: bool
 
 
@@ -54,6 +63,8 @@ class Course:
     samples: list[Sample] = field(default_factory=list)
     written: list[tuple[int, int]] = field(default_factory=list)
     """(Unix ms, rows written by then)."""
+    moments: list[Moment] = field(default_factory=list)
+    """Event times of the reader at the tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +74,15 @@ class Outcome:
 
     tally: Tally
     epochs: tuple[ScalingEvent, ...]
+    moments: tuple[Moment, ...]
     first_split_s: float | None
     seconds: float
     plots: tuple[str, ...]
+
+    @property
+    def late(self) -> int:
+        """Events earlier than the lower bound of the time window before them."""
+        return self.moments[-1].late if self.moments else 0
 
     @property
     def segments_max(self) -> int:
@@ -79,7 +96,9 @@ class Outcome:
     def is_right(self) -> bool:
         followed = self.segments_max > 1 and self.segments_last == 1
         causes = {epoch.cause.partition(":")[0] for epoch in self.epochs[1:]}
-        return self.tally.is_right and followed and causes <= {"auto-split", "auto-merge"}
+        in_time = any(at.lower_ms is not None for at in self.moments) and not self.late
+        by_itself = causes <= {"auto-split", "auto-merge"}
+        return self.tally.is_right and followed and by_itself and in_time
 
 
 async def replay(plan: Plan) -> Outcome:
@@ -95,7 +114,7 @@ async def replay(plan: Plan) -> Outcome:
             begun_s = clock.monotonic()
             with _progress(console) as progress:
                 course = Course()
-                async with _sampling(client, clock, course):
+                async with _watching(client, clock, course):
                     written = await _write(plan, client, clock, course, progress)
                     console.print("waiting until the quiet stream has one segment again")
                     await _until_merged(client, clock)
@@ -111,9 +130,10 @@ async def replay(plan: Plan) -> Outcome:
     return Outcome(
         tally=tally,
         epochs=epochs,
+        moments=tuple(course.moments),
         first_split_s=(splits[0] - crossing_ms) / 1000 if splits else None,
         seconds=clock.monotonic() - begun_s,
-        plots=(drawn,),
+        plots=(drawn, plot_event_time(course.moments, begun_ms=epochs[0].created_ms, out=plan.out)),
     )
 
 
@@ -129,7 +149,8 @@ async def _write(
     plan: Plan, client: Client, clock: Clock, course: Course, progress: Progress
 ) -> Written:
     """Write all rows at the pace of `PHASES`."""
-    rows, written = list(flights(plan.table, plan.rows)), Written()
+    rows, written = list(flights_by_time(plan.table)), Written()
+    least_ms = least_to_come(rows)
     task = progress.add_task("writing", total=len(rows), note="")
     async with client.writer(STREAM) as writer:
         begun_s, done = clock.monotonic(), 0
@@ -142,6 +163,7 @@ async def _write(
             done = due
             if clock.now_ms() - course.written[-1][0] >= SAMPLE_S * 1000:
                 course.written.append((clock.now_ms(), done))
+                await writer.note_time(least_ms[done])
             progress.update(task, completed=done, note=_note(course.samples))
             await clock.sleep(TICK_S)
         await writer.flush()
@@ -166,12 +188,33 @@ async def _write_one(writer: EventWriter, event: bytes, key: str | None, time_ms
 
 
 @asynccontextmanager
-async def _sampling(client: Client, clock: Clock, course: Course) -> AsyncIterator[None]:
-    """Sample the rates of the segments during the block."""
+async def _watching(client: Client, clock: Clock, course: Course) -> AsyncIterator[None]:
+    """Sample the rates of the segments, and read at the tail, during the block."""
     async with asyncio.TaskGroup() as tasks:
-        sampling = tasks.create_task(_sample(client, clock, course))
+        watching = (
+            tasks.create_task(_sample(client, clock, course)),
+            tasks.create_task(_follow(client, clock, course)),
+        )
         yield
-        sampling.cancel()
+        for task in watching:
+            task.cancel()
+
+
+async def _follow(client: Client, clock: Clock, course: Course) -> None:
+    """Read the stream, and note event times once a second, until cancelled."""
+    newest_ms = late = noted_ms = 0
+    window = TimeWindow(None, None)
+    async with client.reader(STREAM) as reader:
+        async for batch in reader.batches():
+            times = batch.timestamps_ms
+            newest_ms = max(newest_ms, *times)
+            if window.lower_ms is not None:
+                late += sum(at < window.lower_ms for at in times)
+            if clock.now_ms() - noted_ms < SAMPLE_S * 1000:
+                continue
+            noted_ms, window = clock.now_ms(), await reader.time_window()
+            moment = Moment(noted_ms, newest_ms, window.lower_ms, window.upper_ms, late)
+            course.moments.append(moment)
 
 
 async def _sample(client: Client, clock: Clock, course: Course) -> None:
