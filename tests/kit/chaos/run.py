@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -154,11 +154,14 @@ class _Run:
 
     @contextmanager
     def _frozen(self, pid: int) -> Iterator[None]:
-        os.kill(pid, signal.SIGSTOP)
+        """Stop the process in the block. One that was killed a moment ago may be gone by now."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def _last_blow_s(self) -> float:
         return self.result.struck[-1].at_s if self.result.struck else 0.0
