@@ -73,6 +73,7 @@ from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.projections import watermark_log
 from anabranch.controller.projections.watermark_log import WatermarkLog
 from kit.infra import NatsServer
+from kit.infra.hurting import HurtNats
 from kit.wire_client import WRITER, WireClient
 
 SEGMENT = "scope/stream/0.#epoch.0"
@@ -308,11 +309,15 @@ async def test_a_store_tells_its_load_period_by_period(
         assert isinstance(answer, Appended)
         first = report = await next_report()
         loads = loads_of(report)
-        for number in range(first.sequence + 1, first.sequence + 11):
-            report = await next_report()
-            assert (report.session, report.sequence) == (first.session, number)
+        for _ in range(10):
+            before, report = report, await next_report()
+            assert report.session == first.session
+            assert report.sequence > before.sequence
             loads += loads_of(report)
-        assert loads == [SegmentLoad(segment=SEGMENT, events=1, size=len(block))]
+        # A report is published once, so a connection that is cut may take some with it.
+        whole = report.sequence == first.sequence + 10
+        assert whole or isinstance(nats_server, HurtNats)
+        assert not whole or loads == [SegmentLoad(segment=SEGMENT, events=1, size=len(block))]
         assert [found.container_epoch for found in report.containers] == [1]
         assert report.others_idle
 
