@@ -258,8 +258,8 @@ class SimController:
 
     async def _repeat(self, job: Job) -> None:
         await repeat(
-            job, self.clock, self.world.rng, measure=lambda _job, _late_s: None,
-            report=lambda _reason: None,
+            job, self.clock, self.world.rng,
+            measure=lambda _job, _late_s, _took_s: None, report=lambda _reason: None,
         )  # fmt: skip
 
     async def _catch_up(self) -> None:

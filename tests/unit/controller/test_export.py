@@ -110,8 +110,8 @@ class World:
     async def serve(self) -> None:
         """Until cancelled."""
         await repeat(
-            self.exporter.job(), self.clock, seeded(1), measure=lambda _job, _late_s: None,
-            report=self.reports.append,
+            self.exporter.job(), self.clock, seeded(1),
+            measure=lambda _job, _late_s, _took_s: None, report=self.reports.append,
         )  # fmt: skip
 
     async def serve_for(self, seconds: float) -> None:

@@ -35,6 +35,7 @@ class World:
     error: Exception | None = None
     began_s: list[float] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     closed: int = 0
 
@@ -59,6 +60,10 @@ class World:
     async def close(self) -> None:
         self.closed += 1
 
+    def measure(self, _job: str, late_s: float, took_s: float) -> None:
+        self.late_s.append(round(late_s, 3))
+        self.took_s.append(round(took_s, 3))
+
     async def repeat_for(
         self, seconds: float, meanwhile: Callable[[], Awaitable[None]] | None = None
     ) -> None:
@@ -68,7 +73,7 @@ class World:
                     self.job,
                     self.clock,
                     seeded(1),
-                    measure=lambda _name, late_s: self.late_s.append(round(late_s, 3)),
+                    measure=self.measure,
                     report=self.reports.append,
                 )
             )
@@ -92,7 +97,8 @@ async def test_a_round_that_takes_long_makes_the_next_one_late() -> None:
     world = World(takes_s=4)
     await world.repeat_for(30)
     assert world.began_s == [0, 14, 28]
-    assert world.late_s == [0, 4, 4]
+    assert world.late_s == [0, 4], "the third round has not ended"
+    assert world.took_s == [4, 4]
 
 
 @virtual
@@ -164,7 +170,7 @@ async def test_a_defect_ends_the_loop_for_its_keeper_and_lets_go_of_everything()
             world.job,
             world.clock,
             seeded(1),
-            measure=lambda _job, _late_s: None,
+            measure=lambda _job, _late_s, _took_s: None,
             report=world.reports.append,
         )
     assert world.closed == 1

@@ -332,7 +332,7 @@ async def test_reports_wake_the_job_and_otherwise_it_sweeps() -> None:
         job = group.create_task(
             repeat(
                 world.scaler.job(), world.clock, seeded(1),
-                measure=lambda _name, _late_s: None, report=lambda _reason: None,
+                measure=lambda _name, _late_s, _took_s: None, report=lambda _reason: None,
             )
         )  # fmt: skip
         await world.clock.sleep(3.0)

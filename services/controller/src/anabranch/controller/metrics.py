@@ -90,6 +90,9 @@ class ControllerMetrics:
             "From when a round of a periodic job was due to when it began",
             ("job",),
         )
+        self._job_seconds = metrics.histogram(
+            f"{PREFIX}job_seconds", "Duration of a round of a periodic job", ("job",)
+        )
         self._command_seconds = metrics.histogram(
             f"{PREFIX}command_seconds", "Deciding and answering a command", ("kind",)
         )
@@ -300,9 +303,10 @@ class ControllerMetrics:
         """Record how long after its deadline a transaction was aborted."""
         self._expiry_seconds.record(late_s)
 
-    def job_began(self, job: str, late_s: float) -> None:
-        """Record how late a round of a periodic job began."""
+    def job_ended(self, job: str, late_s: float, took_s: float) -> None:
+        """Record how late a round of a periodic job began, and how long it took."""
         self._job_late_seconds.record(late_s, {"job": job})
+        self._job_seconds.record(took_s, {"job": job})
 
     def asked(self, query: str, outcome: str, began_s: float) -> None:
         """Count an answered query. If it failed, the outcome is the error's code."""

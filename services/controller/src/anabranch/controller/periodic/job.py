@@ -10,8 +10,9 @@ controllers may own a bucket for a moment. A failure of one item is contained in
 store does not answer, the loop logs the failure and tries again. A defect ends the loop, and
 `Containment.keep` restarts it after a pause.
 
-The metrics show how late each round begins, counted from one period after the last one began. The
-delay grows if rounds take longer than their period, fail, or if the process is overloaded.
+The metrics show how long each round takes and how late it begins, counted from one period after the
+last one began. The delay grows if rounds take longer than their period, fail, or if the process is
+overloaded.
 
 A new job is a module beside this one with a function that returns a `Job`, and an entry in
 `wiring/jobs.py`.
@@ -31,8 +32,9 @@ from anabranch.common.runtime.ids import Rng
 
 Report = Callable[[str], None]
 """Takes the reason why the job fails, or "" if it does not."""
-Measure = Callable[[str, float], None]
-"""Takes a job's name and the delay, in seconds, with which its round began."""
+Measure = Callable[[str, float, float], None]
+"""Takes a job's name, the delay with which its round began, and the duration of the round, both in
+seconds; called when the round has ended."""
 
 _log = structlog.get_logger(__name__)
 
@@ -66,8 +68,8 @@ async def repeat(job: Job, clock: Clock, rng: Rng, *, measure: Measure, report: 
     try:
         while True:
             began_s = clock.monotonic()
-            measure(job.name, max(0.0, began_s - due_s))
             error = await _round(job)
+            measure(job.name, max(0.0, began_s - due_s), clock.monotonic() - began_s)
             if error is None:
                 _note_success(job, failures, report)
                 failures = 0

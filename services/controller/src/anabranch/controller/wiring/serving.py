@@ -85,7 +85,7 @@ async def _repeat(controller: Controller, lifetime: Lifetime, job: Job) -> None:
             lifetime.set_ready(job.part, True, reason)
 
     around = controller.around
-    measure = around.observer.metrics.job_began
+    measure = around.observer.metrics.job_ended
     await repeat(job, around.clock, around.rng, measure=measure, report=report)
 
 
