@@ -6,6 +6,7 @@ every usual run and new ones in a thorough one (`kit.thorough`), in either howev
 
 import gc
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +41,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     provider = chosen_provider()
     if isinstance(reporter, pytest.TerminalReporter):
         reporter.write_line(f"infra: {provider}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _surroundings_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the commands of the tests a configuration directory and a time zone that no user has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

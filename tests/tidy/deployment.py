@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from anabranch.cli.commands.tier2 import Place
-from anabranch.cli.session import Connection
+from anabranch.cli.target import VARIABLES
 from anabranch.common.runtime.service import GRACE_SECONDS
 from anabranch.common.runtime.settings import ServiceSettings, unknown_variables
 
@@ -60,10 +60,9 @@ def lasting(compose: Compose) -> dict[str, Any]:
 
 def command_variables() -> set[str]:
     """The environment variables that the command reads, of its options for a place."""
-    return {
+    return set(VARIABLES.values()) | {
         variable
-        for options in (Connection, Place)
-        for hint in get_type_hints(options, include_extras=True).values()
+        for hint in get_type_hints(Place, include_extras=True).values()
         for parameter in getattr(hint, "__metadata__", ())
         for variable in parameter.env_var or ()
     }

@@ -4,9 +4,9 @@ import json
 import tomllib
 from importlib.metadata import packages_distributions
 
-from anabranch.cli.app import app
+from anabranch.cli.catalogue import ENTRIES
 from tidy import clusters, dependencies, lock, shape, texts
-from tidy.commands import command_names
+from tidy.commands import command_names, wrong_rows
 from tidy.source import ROOT, documents, project_files, python_files
 
 EXCEPTIONS = json.loads((ROOT / "tests/tidy/exceptions.json").read_text())
@@ -70,9 +70,13 @@ def test_every_make_target_in_the_documents_exists() -> None:
 
 
 def test_every_command_in_the_documents_exists() -> None:
-    commands = command_names(app)
+    commands = command_names(ENTRIES)
 
     assert [wrong for file in documents() for wrong in texts.unknown_commands(file, commands)] == []
+
+
+def test_every_row_of_the_catalogue_tells_what_its_command_tells() -> None:
+    assert wrong_rows(ENTRIES) == []
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import cyclopts
 import pytest
 from packaging.requirements import Requirement
 
+from anabranch.cli.catalogue import Command, Group
 from tidy import clusters, dependencies, lock, shape, texts
 from tidy.commands import command_names
 from tidy.source import SourceFile
@@ -163,11 +163,8 @@ def test_a_make_target_that_does_not_exist_is_found() -> None:
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:
-    app, scope = cyclopts.App(name="anabranch"), cyclopts.App(name="scope")
-    scope.command(lambda: None, name="create")
-    app.command(scope)
-    app.command(lambda: None, name="up")
-    commands = command_names(app)
+    create, up = Command("create", "m:f", "Create."), Command("up", "m:f", "Start.")
+    commands = command_names([Group("scope", "Scopes.", (create,)), up])
 
     assert commands == {"up", "scope", "scope create"}
     good = "```sh\n.venv/bin/anabranch up --json\necho x | anabranch scope create demo\n```\n"

@@ -118,7 +118,7 @@ async def test_the_containers_are_listed_and_flushed(
 ) -> None:
     async with shell(nats_url, tmp_path, capsys) as sh:
         listed = await sh.run("container", "list")
-        assert "container" in listed.out
+        assert "CONTAINER" in listed.out
         assert "127.0.0.1:" in listed.out
         (one,) = (await sh.run("container", "list", "--json")).out.splitlines()
         assert json.loads(one)["state"] == "open"

@@ -10,7 +10,7 @@ import pytest
 from anabranch.cli.client_session import Session
 from anabranch.cli.commands import groups, read, streams
 from anabranch.cli.events import ReadRequest
-from anabranch.cli.output import Output
+from anabranch.cli.output import Form, Output
 from anabranch.client import GroupStream, ReaderGroupConfig
 from anabranch.common.errors import InvalidRequest
 from kit.client_bench import STREAM, Bench, bench, writer_settings
@@ -67,8 +67,8 @@ async def test_the_cut_at_a_time_is_shown(
     streams.cut(STREAM, at=LATER)
     async with written() as (b, session):
         (segment,) = b.segments
-        for as_json in (True, False):
-            await performed[0](session, Output(as_json))
+        for form in (Form.JSON, Form.TABLE):
+            await performed[0](session, Output(form))
         first = segment.boundaries[0]
     told, shown = capsys.readouterr().out.split("\n", 1)
     assert json.loads(told) == {
@@ -89,8 +89,8 @@ async def test_a_dry_run_of_a_reset_to_a_time_shows_the_bytes_and_changes_nothin
         (segment,) = b.segments
         config = ReaderGroupConfig((GroupStream(STREAM),))
         await session.groups.create(GROUP, config, wait_s=5.0)
-        for as_json in (True, False):
-            await performed[0](session, Output(as_json))
+        for form in (Form.JSON, Form.TABLE):
+            await performed[0](session, Output(form))
         assert (await session.groups.config(GROUP)).streams[0].start[0].offset == 0
         await session.groups.reset(
             GROUP, None, to_time_ms=NOON_MS + 60_000, expected_generation=0, wait_s=5.0

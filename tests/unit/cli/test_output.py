@@ -11,7 +11,8 @@ from anabranch.cli import session
 from anabranch.cli.__main__ import run
 from anabranch.cli.commands.input_lines import lines_of
 from anabranch.cli.commands.read import record_of
-from anabranch.cli.output import Output, counted, print_error
+from anabranch.cli.figures import counted
+from anabranch.cli.output import Form, Output, print_error
 from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, StreamNotFound
 
@@ -20,7 +21,7 @@ ERROR = StreamNotFound("the stream\ndoes not exist", stream="a/b")
 
 def test_an_error_is_one_line_with_its_remedy() -> None:
     out = io.StringIO()
-    print_error(ERROR, False, out)
+    print_error(ERROR, Form.TABLE, out)
     assert out.getvalue() == (
         "error: the stream does not exist (stream=a/b) / try: check the name\n"
     )
@@ -28,38 +29,42 @@ def test_an_error_is_one_line_with_its_remedy() -> None:
 
 def test_an_error_for_programs_is_its_body() -> None:
     out = io.StringIO()
-    print_error(ERROR, True, out)
+    print_error(ERROR, Form.JSON, out)
     assert json.loads(out.getvalue()) == {"error": ERROR.to_body()}
 
 
 def test_results_are_text_for_people_and_objects_for_programs() -> None:
-    for as_json, expected in ((False, "x\ny\n"), (True, '{"scope": "x"}\n{"scope": "y"}\n')):
+    for form, expected in (
+        (Form.TABLE, "x\ny\n"),
+        (Form.JSON, '{"scope": "x"}\n{"scope": "y"}\n'),
+        (Form.YAML, "---\nscope: x\n---\nscope: y\n"),
+    ):
         out = io.StringIO()
-        Output(as_json, out).names("scope", ["x", "y"])
+        Output(form, out).names("scope", ["x", "y"])
         assert out.getvalue() == expected
 
 
 def test_details_are_a_table_for_people() -> None:
     out = io.StringIO()
-    Output(False, out).details("stream a/b", {"segment_count": 4})
+    Output(Form.TABLE, out).details("stream a/b", {"segment_count": 4})
     assert "segment count" in out.getvalue()
 
 
 def test_many_things_are_a_table_for_people_and_a_line_each_for_programs() -> None:
     rows, records = [("0", "[Errno 5] io")], [{"container": 0, "reason": "[Errno 5] io"}]
-    for as_json in (False, True):
+    for form in (Form.TABLE, Form.JSON):
         out = io.StringIO()
-        Output(as_json, out).rows(("container", "reason"), rows, records)
-        if as_json:
+        Output(form, out).rows(("container", "reason"), rows, records)
+        if form is Form.JSON:
             assert [json.loads(line) for line in out.getvalue().splitlines()] == records
         else:
-            assert "container" in out.getvalue()
+            assert "CONTAINER" in out.getvalue()
             assert "[Errno 5] io" in out.getvalue()
 
 
-def test_a_narrow_table_folds_values_and_cuts_nothing_off() -> None:
+def test_a_table_in_a_pipe_cuts_nothing_off() -> None:
     out = io.StringIO()
-    Output(False, out).rows(("node",), [("0123456789" * 12,)], [])
+    Output(Form.TABLE, out).rows(("node",), [("0123456789" * 12,)], [])
     assert sum(map(str.isdigit, out.getvalue())) == 120
 
 
@@ -168,6 +173,6 @@ def test_several_errors_at_once_are_lines_and_never_a_traceback(
     def failing(*_arguments: object, **_options: object) -> None:
         raise ExceptionGroup("both", [ERROR, InvalidRequest("the other")])
 
-    monkeypatch.setattr("anabranch.cli.__main__.entry", failing)
+    monkeypatch.setattr("anabranch.cli.__main__.perform", failing)
     assert run(["demo"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2

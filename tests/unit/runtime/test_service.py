@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from anabranch.common.errors import DiskFailed, PortInUse, SyncFailed
+from anabranch.common.errors.expected import expected_errors
 from anabranch.common.runtime.service import (
     EXIT_DISK_FAILED,
     EXIT_FAILED,
     EXIT_STOPPED,
     Lifetime,
     exit_code,
-    expected_errors,
     stop_within,
 )
 

@@ -4,6 +4,7 @@
 SIGTERM · 141 the reader of the output is gone. An error of the project prints no traceback.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -11,11 +12,10 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError
 
-from anabranch.cli.app import entry
-from anabranch.cli.output import print_error, print_usage_error
+from anabranch.cli.app import perform, words_of
+from anabranch.cli.output import Form, print_error, print_usage_error
 from anabranch.common.errors import AnabranchError
-from anabranch.common.runtime.logs import configure_logs
-from anabranch.common.runtime.service import expected_errors
+from anabranch.common.errors.expected import expected_errors
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -25,24 +25,19 @@ EXIT_BROKEN_PIPE = 141
 
 def run(arguments: Sequence[str]) -> int:
     """Perform the command line; returns its exit code. Errors go to stderr."""
-    as_json = "--json" in arguments
+    form = form_of(arguments)
     try:
-        result = entry(
-            list(arguments),
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
+        result = perform(arguments)
         sys.stdout.flush()
     except CycloptsError as error:
-        print_usage_error(str(error), as_json)
+        print_usage_error(str(error), " ".join(("anabranch", *words_of(arguments), "--help")), form)
         return EXIT_USAGE
     except (AnabranchError, BaseExceptionGroup) as raised:
         expected = expected_errors(raised)
         if not expected:
             raise
         for told in expected:
-            print_error(told, as_json)
+            print_error(told, form)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -53,6 +48,17 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def form_of(arguments: Sequence[str]) -> Form:
+    """The form of the output, for errors; also for a command line that cannot be parsed."""
+    if "--json" in arguments:
+        return Form.JSON
+    for name, value in zip(arguments, (*arguments[1:], ""), strict=True):
+        text = value if name in ("--output", "-o") else name.removeprefix("--output=")
+        if text in (Form.JSON, Form.YAML) and (name != text):
+            return Form(text)
+    return Form.TABLE
+
+
 def main() -> None:
     """The entry point of the `anabranch` program.
 
@@ -60,7 +66,7 @@ def main() -> None:
     the end of its lease.
     """
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    configure_logs("cli", "error")
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,87 +1,150 @@
-"""The application and its commands. Each module registers its own.
+"""Builds the parser of a command line from the catalogue.
 
-`--http` may stand before the command or after it; before it, it is passed on.
+Only the command whose words were typed is imported. All others are names with a line of help, so
+`anabranch --help` is fast, and a missing optional package breaks its own command only.
+
+Options that say which cluster is meant and how results are shown may stand before the command:
+`anabranch --http URL stream list demo`. They are handed on to the command, so a command without
+such an option refuses it.
 """
 
-from typing import Annotated
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 import cyclopts
-from cyclopts import Parameter
 
-from anabranch.cli import up
-from anabranch.cli.commands import cluster as cluster_commands
-from anabranch.cli.commands import containers as container_commands
-from anabranch.cli.commands import controllers as controller_commands
-from anabranch.cli.commands import groups as group_commands
-from anabranch.cli.commands import operation_lists as operation_list_commands
-from anabranch.cli.commands import operations as operation_commands
-from anabranch.cli.commands import read as read_command
-from anabranch.cli.commands import reshape as reshape_commands
-from anabranch.cli.commands import retention as retention_command
-from anabranch.cli.commands import scaling as scaling_commands
-from anabranch.cli.commands import scopes as scope_commands
-from anabranch.cli.commands import segstore as segstore_commands
-from anabranch.cli.commands import streams as stream_commands
-from anabranch.cli.commands import tier2 as tier2_commands
-from anabranch.cli.commands import transactions as transaction_commands
-from anabranch.cli.commands import watermarks as watermark_commands
-from anabranch.cli.commands import work as work_commands
-from anabranch.cli.commands import write as write_command
-from anabranch.cli.demo import command as demo_command
-from anabranch.cli.demo.by_load import command as demo_scaling_command
+from anabranch.cli.catalogue import CATALOGUE, ENTRIES, Command, Entry, Group
+from anabranch.cli.plain_help import plain_help
 
-app = cyclopts.App(
-    name="anabranch",
-    help="Elastic, tiered, exactly-once streams.",
-    version_flags=(),
-    help_flags=("--help", "-h"),
-)
+PACKAGE = "anabranch.cli"
+LEADING_WITH_VALUE = ("--http", "--nats", "--data-dir", "--context", "--output", "-o")
+LEADING_FLAGS = ("--json",)
+HELP_FLAGS = ("--help", "-h")
+EPILOGUE = """\
+Which cluster? An option (--http, --nats, --data-dir, --context) beats an environment variable
+(ANABRANCH_HTTP, ANABRANCH_NATS_URL, ANABRANCH_DATA_DIR, ANABRANCH_CONTEXT), which beats the
+current context (anabranch context use), which beats the directory out/anabranch. These options
+and --output table|json|yaml may also stand before the command.
 
-up.register(app)
-scope_commands.register(app)
-stream_commands.register(app)
-reshape_commands.register(stream_commands.streams)
-retention_command.register(stream_commands.streams)
-scaling_commands.register(stream_commands.streams)
-watermark_commands.register(stream_commands.streams)
-group_commands.register(app)
-transaction_commands.register(app)
-container_commands.register(app)
-cluster_commands.register(app)
-controller_commands.register(app)
-operation_commands.register(app)
-operation_list_commands.register(operation_commands.operations)
-work_commands.register(operation_commands.operations)
-segstore_commands.register(app)
-tier2_commands.register(app)
-write_command.register(app)
-read_command.register(app)
-demo_command.register(app)
-demo_scaling_command.register(app)
+Exit codes: 0 done; 1 refused or failed, with one line that says what to do; 2 wrong usage;
+130 interrupted; 141 the reader of the output is gone.
+"""
 
 
-@app.meta.default
-def perform(
-    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-    http: str | None = None,
-) -> object:
-    """Perform a command line.
+def perform(tokens: Sequence[str]) -> object:
+    """Perform a command line; returns the command's result.
 
-    Parameters
-    ----------
-    http
-        Address of an HTTP gateway, e.g. http://127.0.0.1:8080: every command that talks to a
-        running cluster goes through it and needs no other port. ANABRANCH_HTTP sets the same.
+    Raises CycloptsError for wrong usage, and the errors of the command.
     """
-    end = tokens.index("--") if "--" in tokens else len(tokens)
-    handed_on = () if http is None else ("--http", http)
-    return app(
-        (*tokens[:end], *handed_on, *tokens[end:]),
-        exit_on_error=False,
-        print_error=False,
-        result_action="return_value",
+    words = handed_on(tokens)
+    return application(words)(
+        words, exit_on_error=False, print_error=False, result_action="return_value"
     )
 
 
-entry = app.meta
-"""The entry of a command line: `app` after the options that stand before a command."""
+def handed_on(tokens: Sequence[str]) -> list[str]:
+    """The command line with its leading options moved behind the command's own."""
+    taken = 0
+    while taken < len(tokens):
+        if tokens[taken] in LEADING_WITH_VALUE:
+            taken += 2
+        elif tokens[taken] in LEADING_FLAGS or tokens[taken].startswith(
+            tuple(f"{name}=" for name in LEADING_WITH_VALUE)
+        ):
+            taken += 1
+        else:
+            break
+    leading, rest = tokens[:taken], tokens[taken:]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *leading, *rest[end:]]
+
+
+def application(words: Sequence[str] | None) -> cyclopts.App:
+    """The parser. Only the command that `words` begin with is imported; None imports all."""
+    app = cyclopts.App(
+        name="anabranch",
+        help="Elastic, tiered, exactly-once streams.",
+        help_epilogue=EPILOGUE,
+        help_flags=HELP_FLAGS,
+        help_format="plaintext",
+        version=_version,
+        version_flags=("--version", "-V"),
+    )
+    if words is not None and not sys.stdout.isatty() and _asks_for_help(words):
+        app.console, app.help_formatter = plain_help()
+    app["--help"].group = app["--version"].group = cyclopts.Group("Options", sort_key=99)
+    for number, heading in enumerate(CATALOGUE):
+        group = cyclopts.Group(heading.title, sort_key=number)
+        for place, entry in enumerate(heading.entries):
+            _add(app, entry, words, sort_key=place, group=group)
+    return app
+
+
+def _add(
+    app: cyclopts.App,
+    entry: Entry,
+    words: Sequence[str] | None,
+    *,
+    sort_key: int,
+    group: cyclopts.Group | None = None,
+) -> None:
+    typed = words is None or (len(words) > 0 and words[0] == entry.name)
+    placed: dict[str, Any] = {"sort_key": sort_key} | ({"group": group} if group else {})
+    if isinstance(entry, Group):
+        inner = cyclopts.App(
+            name=entry.name, help=entry.help, help_epilogue="", version_flags=(), **placed
+        )
+        inner["--help"].show = False
+        rest = None if words is None else words[1:]
+        for place, member in enumerate(entry.members if typed else ()):
+            _add(inner, member, rest, sort_key=place)
+        app.command(inner)
+    elif typed:
+        app.command(
+            function_of(entry),
+            name=entry.name,
+            help_epilogue=_examples(entry),
+            version_flags=(),
+            **placed,
+        )
+    else:
+        app.command(f"{PACKAGE}.{entry.target}", name=entry.name, help=entry.help, **placed)
+
+
+def function_of(command: Command) -> Callable[..., object]:
+    """Import the function of a command."""
+    module, _, name = command.target.partition(":")
+    function: Callable[..., object] = getattr(import_module(f"{PACKAGE}.{module}"), name)
+    return function
+
+
+def words_of(tokens: Sequence[str]) -> tuple[str, ...]:
+    """The words of the command or group that a command line begins with; empty for none."""
+    found: list[str] = []
+    entries: Sequence[Entry] = ENTRIES
+    for word in handed_on(tokens):
+        entry = next((one for one in entries if one.name == word), None)
+        if entry is None:
+            break
+        found.append(word)
+        entries = entry.members if isinstance(entry, Group) else ()
+    return tuple(found)
+
+
+def _examples(command: Command) -> str:
+    lines = "\n".join(f"  {example}" for example in command.examples)
+    return f"Examples:\n{lines}\n" if lines else ""
+
+
+def _asks_for_help(words: Sequence[str]) -> bool:
+    only_words = len(words_of(words)) == len(words)
+    return only_words or any(flag in words for flag in HELP_FLAGS)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return f"anabranch {version('anabranch-cli')} (Python {python})"

@@ -1,34 +1,51 @@
-"""The output of commands: tables and short lines for people, one JSON object per line for programs.
+"""The output of commands: tables for people, JSON or YAML for programs.
 
-Results go to stdout, everything else to stderr. Errors are one line: the failure and the remedy.
+Results go to stdout, everything else to stderr. On a terminal, tables have boxes and colours
+(`NO_COLOR` turns the colours off); in a pipe or a file they are aligned columns, and no value is
+folded. Programs get one JSON object per line, or one YAML document per result. Errors are one line:
+the failure and the remedy.
 """
 
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TextIO
 
-from rich.console import Console
-from rich.table import Column, Table
-
+from anabranch.cli.figures import label, value_of
 from anabranch.common.errors import AnabranchError
+
+
+class Form(StrEnum):
+    """How results are shown."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
 
 
 class Output:
     """The destination of a command's results, in the requested form."""
 
-    def __init__(self, as_json: bool, stream: TextIO | None = None) -> None:
-        self.as_json = as_json
+    def __init__(self, form: Form, stream: TextIO | None = None) -> None:
+        self.form = form
         self._stream = stream or sys.stdout
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether results are records and not text."""
+        return self.form is not Form.TABLE
 
     def done(self, text: str, record: Mapping[str, object]) -> None:
         """One result: `text` for people, `record` for programs."""
-        self._line(json.dumps(record) if self.as_json else text)
+        if self.for_programs:
+            self._record(record)
+        else:
+            self._line(text)
 
     def progress(self, text: str, record: Mapping[str, object]) -> None:
         """The progress of a change that the command waits for; goes to stderr."""
-        sys.stderr.write((json.dumps(record) if self.as_json else text) + "\n")
+        sys.stderr.write((json.dumps(record) if self.for_programs else text) + "\n")
         sys.stderr.flush()
 
     def names(self, field: str, names: Iterable[str]) -> None:
@@ -37,19 +54,31 @@ class Output:
             self.done(name, {field: name})
 
     def details(self, title: str, record: Mapping[str, object]) -> None:
-        """The properties of one thing."""
-        if self.as_json:
-            self._line(json.dumps(record))
+        """The properties of one thing; their names say the units of their values."""
+        if self.for_programs:
+            self._record(record)
             return
-        self.table(title, [(name, str(value)) for name, value in record.items()])
+        self.table(title, [(label(name), value_of(name, one)) for name, one in record.items()])
 
     def table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Two columns, for people."""
-        columns = (Column("name"), Column("value", overflow="fold"))
-        table = Table(*columns, title=title, title_justify="left", show_header=False)
-        for name, value in rows:
-            table.add_row(name.replace("_", " "), value)
-        Console(file=self._stream).print(table)
+        shown = [(name.replace("_", " "), value) for name, value in rows]
+        if not self._stream.isatty():
+            self._line(title)
+            self._columns([(f"  {name}", value) for name, value in shown])
+            return
+        from rich.table import Column, Table
+
+        table = Table(
+            Column(style="cyan"),
+            Column(overflow="fold"),
+            title=title,
+            title_justify="left",
+            show_header=False,
+        )
+        for row in shown:
+            table.add_row(*row)
+        self._print(table)
 
     def rows(
         self,
@@ -59,50 +88,72 @@ class Output:
         *,
         whole: str = "",
     ) -> None:
-        """Several things of a kind: a table for people, one record per line for programs.
+        """Several things of a kind: a table for people, a record each for programs.
 
         `whole`: the column whose values are never wrapped, so that they can be copied.
         """
-        if self.as_json:
+        if self.for_programs:
             for record in records:
-                self._line(json.dumps(record))
+                self._record(record)
             return
+        if not self._stream.isatty():
+            self._columns([[name.upper() for name in columns], *rows])
+            return
+        from rich.table import Column, Table
+
         shown = [Column(name, overflow="fold", no_wrap=name == whole) for name in columns]
-        table = Table(*shown)
+        table = Table(*shown, header_style="bold cyan")
         for row in rows:
             table.add_row(*row)
+        self._print(table)
+
+    def _columns(self, rows: Sequence[Sequence[str]]) -> None:
+        """Aligned columns, two spaces apart; further lines of a value stand below it."""
+        cells = [[cell.split("\n") for cell in row] for row in rows]
+        widths = [max(len(line) for row in cells for line in row[at]) for at in range(len(rows[0]))]
+        for row in cells:
+            for number in range(max(len(lines) for lines in row)):
+                texts = (lines[number] if number < len(lines) else "" for lines in row)
+                padded = (text.ljust(width) for text, width in zip(texts, widths, strict=True))
+                self._line("  ".join(padded).rstrip())
+
+    def _print(self, shown: object) -> None:
+        from rich.console import Console
+
         # Brackets in a value are no markup.
-        Console(file=self._stream, markup=False).print(table)
+        Console(file=self._stream, markup=False).print(shown)
+
+    def _record(self, record: Mapping[str, object]) -> None:
+        if self.form is Form.JSON:
+            self._line(json.dumps(record))
+            return
+        import yaml
+
+        self._stream.write("---\n" + yaml.safe_dump(_plain(record), sort_keys=False))
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
 
 
-def moment(unix_ms: int) -> str:
-    """A time for people, in UTC, to the second."""
-    return datetime.fromtimestamp(unix_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+def _plain(value: object) -> object:
+    """The value as JSON has it, without the types that only Python knows."""
+    return json.loads(json.dumps(value))
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 event``, ``2 events``: for nouns that take an s."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def print_error(error: AnabranchError, as_json: bool, stream: TextIO | None = None) -> None:
+def print_error(error: AnabranchError, form: Form, stream: TextIO | None = None) -> None:
     """The error on one line of stderr: its text and remedy, or its JSON body."""
-    if as_json:
-        text = json.dumps({"error": error.to_body()})
-    else:
+    if form is Form.TABLE:
         text = " ".join(f"error: {error} / try: {error.remedy}".split())
+    else:
+        text = json.dumps({"error": error.to_body()})
     print(text, file=stream or sys.stderr)
 
 
-def print_usage_error(message: str, as_json: bool, stream: TextIO | None = None) -> None:
-    """An invalid command line, on one line of stderr."""
-    remedy = "anabranch --help"
-    if as_json:
+def print_usage_error(message: str, remedy: str, form: Form, stream: TextIO | None = None) -> None:
+    """An invalid command line, on one line of stderr; `remedy` is the help to read."""
+    if form is Form.TABLE:
+        text = " ".join(f"error: {message} / try: {remedy}".split())
+    else:
         body = {"code": "usage", "message": message, "remedy": remedy, "fields": {}}
         text = json.dumps({"error": body})
-    else:
-        text = " ".join(f"error: {message} / try: {remedy}".split())
     print(text, file=stream or sys.stderr)

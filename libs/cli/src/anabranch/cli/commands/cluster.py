@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.output import Output, moment
+from anabranch.cli.figures import moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import (
     Client,
@@ -15,7 +15,6 @@ from anabranch.client import (
     Unavailable,
 )
 
-cluster = cyclopts.App(name="cluster", help="Show the members of the cluster, live and missing.")
 CONTROLLER_COLUMNS = ("controller", "state", "since", "leads", "host", "pid")
 STORE_COLUMNS = ("store", "state", "since", "endpoint", "containers", "open")
 LOSS = (
@@ -26,18 +25,12 @@ LOSS = (
 _HERE = Connection()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(cluster)
-
-
-@cluster.command
 def show(*, connection: Connection = _HERE) -> None:
     """Show an overview of the cluster: leader, members, containers by state, and holds."""
 
     async def perform(client: Client, output: Output) -> None:
         found = await client.cluster.show()
-        if output.as_json:
+        if output.for_programs:
             output.done("", found.model_dump(mode="json"))
         else:
             output.table("cluster", _glance(found))
@@ -45,7 +38,6 @@ def show(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
-@cluster.command
 def controllers(*, connection: Connection = _HERE) -> None:
     """List the controllers: their state, since when, and the leader."""
 
@@ -60,7 +52,6 @@ def controllers(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
-@cluster.command
 def stores(*, connection: Connection = _HERE) -> None:
     """List the segment stores: their state, since when, and their number of containers."""
 
@@ -75,7 +66,6 @@ def stores(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
-@cluster.command(name="confirm-losses")
 def confirm_losses(
     *, yes: Annotated[bool, Parameter(negative="")] = False, connection: Connection = _HERE
 ) -> int:

@@ -3,15 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.output import Output, moment
+from anabranch.cli.figures import moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 
-containers = cyclopts.App(name="container", help="Show and change the placement of containers.")
 COLUMNS = ("container", "state", "epoch", "node", "endpoint", "restarts", "reason")
 WAIT_S_MAX = 120.0
 POLL_S = 0.2
@@ -24,12 +23,6 @@ LOSS = (
 _HERE = Connection()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(containers)
-
-
-@containers.command(name="list")
 def list_all(*, connection: Connection = _HERE) -> None:
     """List all containers: their state, container epoch and segment store."""
 
@@ -44,7 +37,6 @@ def list_all(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
-@containers.command
 def move(
     container: int,
     /,
@@ -71,7 +63,6 @@ def move(
     _change(ask, connection, wait_for=to if wait else "")
 
 
-@containers.command(name="abandon-tail")
 def abandon_tail(
     container: int,
     /,
@@ -92,7 +83,7 @@ def abandon_tail(
         Do it. Without it, the command only explains the possible loss.
     """
     if not yes:
-        Output(connection.json).done(LOSS, {"done": False, "why": LOSS})
+        Output(connection.form).done(LOSS, {"done": False, "why": LOSS})
         return 1
 
     async def ask(client: Client) -> ContainerDescription:
@@ -102,7 +93,6 @@ def abandon_tail(
     return 0
 
 
-@containers.command
 def enable(container: int, /, *, connection: Connection = _HERE) -> None:
     """Let the store open a disabled or offline container again.
 
@@ -118,7 +108,6 @@ def enable(container: int, /, *, connection: Connection = _HERE) -> None:
     _change(ask, connection)
 
 
-@containers.command
 def unpin(container: int, /, *, connection: Connection = _HERE) -> None:
     """Let the cluster move a container again, to balance its stores; a move pins it.
 

@@ -10,26 +10,16 @@ from collections.abc import Mapping
 from json import loads
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.output import Output
-from anabranch.cli.session import Connection, nats_place
+from anabranch.cli.session import Connection
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
-controllers = cyclopts.App(
-    name="controller", help="Back up, verify and repair the cluster's metadata."
-)
 PROGRAM_S_MAX = 3600.0
 _HERE = Connection()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(controllers)
-
-
-@controllers.command
 def backup(url: str, /, *, connection: Connection = _HERE) -> int:
     """Write all metadata to a directory or bucket, while the cluster runs.
 
@@ -41,7 +31,6 @@ def backup(url: str, /, *, connection: Connection = _HERE) -> int:
     return _perform(connection, ["backup", url])
 
 
-@controllers.command
 def restore(url: str, /, *, backup: str = "", connection: Connection = _HERE) -> int:
     """Fill an empty NATS server with the metadata of a backup, before any controller starts.
 
@@ -55,7 +44,6 @@ def restore(url: str, /, *, backup: str = "", connection: Connection = _HERE) ->
     return _perform(connection, ["restore", url, *(["--backup", backup] if backup else [])])
 
 
-@controllers.command
 def verify(*, connection: Connection = _HERE) -> int:
     """Read all metadata as a controller would, and list the damage; change nothing.
 
@@ -64,7 +52,6 @@ def verify(*, connection: Connection = _HERE) -> int:
     return _perform(connection, ["verify"])
 
 
-@controllers.command
 def repair(
     subject: str,
     /,
@@ -93,15 +80,16 @@ def repair(
 
 def _perform(connection: Connection, arguments: list[str]) -> int:
     """Run the controller's program and print its lines; returns its exit status, or raises."""
-    if connection.http:
+    target = connection.target
+    if target.context.http:
         raise InvalidRequest(
             "the HTTP gateway does not serve this command",
-            remedy="name the cluster by --nats or --data-dir; --http '' puts ANABRANCH_HTTP off",
-            http=connection.http,
+            remedy="name the cluster by --nats or --data-dir",
+            http=target.context.http,
         )
     command = [sys.executable, "-P", "-m", "anabranch.controller.metadata", *arguments]
     # Not as an argument: a URL may contain a password, and other users see arguments.
-    environment = {**os.environ, "ANABRANCH_NATS_URL": nats_place(connection)}
+    environment = {**os.environ, "ANABRANCH_NATS_URL": target.address}
     done = subprocess.run(
         command,
         capture_output=True,
@@ -110,7 +98,7 @@ def _perform(connection: Connection, arguments: list[str]) -> int:
         text=True,
         env=environment,
     )
-    output = Output(connection.json)
+    output = Output(connection.form)
     for line in done.stdout.splitlines():
         record: Mapping[str, object] = loads(line)
         output.done(", ".join(f"{name} {value}" for name, value in record.items()), record)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.admin import Admin, Fields
@@ -13,15 +12,15 @@ from anabranch.cli.client_session import Session
 from anabranch.cli.commands.amounts import moment_ms
 from anabranch.cli.commands.group_options import GroupOptions, configured, cuts_in, started
 from anabranch.cli.commands.reshape import change_in, text_of
+from anabranch.cli.figures import counted
 from anabranch.cli.groups import Cuts
-from anabranch.cli.output import Output, counted
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import Operation, ReaderGroupConfig, SegmentPosition
 from anabranch.common.errors import InvalidRequest, Unavailable
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.reader_group import PositionCut
 
-groups = cyclopts.App(name="group", help="Create, inspect, reset and delete reader groups.")
 READER_COLUMNS = ("reader", "segments", "events", "bytes", "seconds")
 SEGMENT_COLUMNS = ("segment", "reader", "offset", "event", "events", "bytes", "seconds")
 CUT_COLUMNS = ("stream", "segment", "offset", "event")
@@ -32,12 +31,6 @@ _PATIENT = Patience()
 _AS_IT_IS = GroupOptions()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(groups)
-
-
-@groups.command
 def create(
     group: str,
     /,
@@ -68,7 +61,6 @@ def create(
     change_in(begin, connection, patience, done=done, record={"created": group})
 
 
-@groups.command
 def reset(
     group: str,
     /,
@@ -124,7 +116,7 @@ def _preview(group: str, time_ms: int | None, connection: Connection) -> None:
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.groups.preview_reset(group, time_ms)
-        if output.as_json:
+        if output.for_programs:
             output.done("", found)
             return
         output.done("nothing was changed; the group would go from its saved positions to", {})
@@ -135,7 +127,6 @@ def _preview(group: str, time_ms: int | None, connection: Connection) -> None:
     run_with_session(connection, perform)
 
 
-@groups.command
 def delete(group: str, /, *, patience: Patience = _PATIENT, connection: Connection = _HERE) -> None:
     """Delete a reader group; its streams stay."""
 
@@ -146,7 +137,6 @@ def delete(group: str, /, *, patience: Patience = _PATIENT, connection: Connecti
     change_in(begin, connection, patience, done=done, record={"deleted": group})
 
 
-@groups.command(name="list")
 def list_all(scope: str, /, *, connection: Connection = _HERE) -> None:
     """List a scope's reader groups by name."""
 
@@ -157,7 +147,6 @@ def list_all(scope: str, /, *, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@groups.command
 def show(group: str, /, *, connection: Connection = _HERE) -> None:
     """Show each reader's segments and lag, and the readers that checkpoints wait for.
 
@@ -166,7 +155,7 @@ def show(group: str, /, *, connection: Connection = _HERE) -> None:
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.groups.show(group)
-        if output.as_json:
+        if output.for_programs:
             output.done("", found)
             return
         output.table(f"reader group {group}", _summary(found))
@@ -178,7 +167,6 @@ def show(group: str, /, *, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@groups.command
 def checkpoint(
     group: str,
     /,
@@ -206,7 +194,7 @@ def checkpoint(
                 "`anabranch group offline` takes the segments of a stuck one",
                 name=made["name"], waiting=", ".join(made["waiting"]),
             )  # fmt: skip
-        if output.as_json:
+        if output.for_programs:
             output.done("", made)
             return
         output.done(f"checkpoint {made['name']} is complete", {})
@@ -215,7 +203,6 @@ def checkpoint(
     run_with_session(connection, perform)
 
 
-@groups.command
 def cuts(group: str, /, *, timeout: float = 30.0, connection: Connection = _HERE) -> None:
     """Show the positions of a group's readers, as cuts to keep or to reset a group to.
 
@@ -227,7 +214,7 @@ def cuts(group: str, /, *, timeout: float = 30.0, connection: Connection = _HERE
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.groups.cuts(group, wait_s=timeout)
-        if output.as_json:
+        if output.for_programs:
             output.done("", {"group": group, "stream_cuts": found})
             return
         output.rows(CUT_COLUMNS, _cut_rows(found), ())
@@ -235,7 +222,6 @@ def cuts(group: str, /, *, timeout: float = 30.0, connection: Connection = _HERE
     run_with_session(connection, perform)
 
 
-@groups.command
 def offline(group: str, reader: str, /, *, connection: Connection = _HERE) -> None:
     """Take a reader's segments away at once; others continue from its saved positions.
 

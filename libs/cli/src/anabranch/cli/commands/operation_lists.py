@@ -2,25 +2,19 @@
 
 from typing import Annotated, Any
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.admin import Fields, OperationFilter
 from anabranch.cli.awaiting import ended
 from anabranch.cli.client_session import Session
-from anabranch.cli.output import Output, moment
+from anabranch.cli.figures import moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.common.contracts.place import Place
 from anabranch.common.runtime.clock import SystemClock
 
 COLUMNS = ("operation", "what", "state", "since", "trouble")
 _HERE = Connection()
-
-
-def register(group: cyclopts.App) -> None:
-    """Add the commands to the group `operation`."""
-    group.command(list_all, name="list")
-    group.command(describe)
 
 
 def list_all(

@@ -6,26 +6,15 @@ Other modules add to the group `operations`.
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-import cyclopts
-
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, OperationNotFound, ParkedDescription
 
-operations = cyclopts.App(
-    name="operation", help="List operations, pending work and parked commands."
-)
 COLUMNS = ("command", "about", "since", "tries", "error")
 ERROR_LENGTH_MAX = 200
 _HERE = Connection()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(operations)
-
-
-@operations.command
 def parked(*, connection: Connection = _HERE) -> None:
     """List the commands and the aggregates that the controllers parked because of a defect."""
 
@@ -40,7 +29,6 @@ def parked(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
-@operations.command
 def redrive(command: str, /, *, connection: Connection = _HERE) -> None:
     """Handle a parked command again, under its own id, or resume the work on an aggregate.
 
@@ -56,7 +44,6 @@ def redrive(command: str, /, *, connection: Connection = _HERE) -> None:
     _change(command, "redriven", perform, connection)
 
 
-@operations.command
 def drop(command: str, /, *, connection: Connection = _HERE) -> None:
     """Discard a parked command: no controller will handle it.
 

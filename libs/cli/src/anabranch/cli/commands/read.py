@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Annotated, BinaryIO
 
-import cyclopts
 from cyclopts import CycloptsError, Parameter
 
 from anabranch.cli.client_session import Session
@@ -26,11 +25,6 @@ from anabranch.common.errors import InvalidRequest
 
 _HERE = Connection()
 POSITION_LENGTH_MIN = 32
-
-
-def register(app: cyclopts.App) -> None:
-    """Add `read` to an application."""
-    app.command(read)
 
 
 def _check_start(_type: object, start: str) -> None:
@@ -73,7 +67,7 @@ def read(
     asked = _asked(stream, group, reader, ReadRequest(start, follow, count))
 
     async def perform(session: Session, output: Output) -> None:
-        lines = _json_lines if output.as_json else _plain_lines
+        lines = _json_lines if output.for_programs else _plain_lines
         left = count
         async with aclosing(asked(session)) as batches:
             async for batch in batches:

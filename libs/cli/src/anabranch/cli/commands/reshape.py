@@ -4,14 +4,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
-import cyclopts
-
 from anabranch.cli.admin import Admin
 from anabranch.cli.awaiting import Patience, carried_out
 from anabranch.cli.client_session import Session
 from anabranch.cli.commands import amounts
 from anabranch.cli.commands.stream_options import StreamOptions, configured
-from anabranch.cli.output import Output, counted
+from anabranch.cli.figures import counted
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import KeyRange, Operation, OperationState, SegmentInStream, StreamConfig
 from anabranch.client.admin.reshaping import Reshaping, merge, split
@@ -24,12 +23,6 @@ Change = Callable[[Admin, float], Awaitable[Operation]]
 _HERE = Connection()
 _PATIENT = Patience()
 _AS_IT_IS = StreamOptions()
-
-
-def register(group: cyclopts.App) -> None:
-    """Add the commands to the group `stream`."""
-    for command in (create, update, scale, truncate, seal, delete, wait):
-        group.command(command)
 
 
 def change(

@@ -1,10 +1,9 @@
 """`anabranch stream retention`: a dry run of a stream's retention policy, and its releases."""
 
-import cyclopts
-
 from anabranch.cli.admin import Fields
 from anabranch.cli.client_session import Session
-from anabranch.cli.output import Output, moment
+from anabranch.cli.figures import moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 
 HOLDER_COLUMNS = ("group", "holds bytes")
@@ -21,11 +20,6 @@ _PLANS = {
 }
 
 
-def register(group: cyclopts.App) -> None:
-    """Add the command to the group `stream`."""
-    group.command(retention)
-
-
 def retention(stream: str, /, *, connection: Connection = _HERE) -> None:
     """Show the next release of a stream's retention policy, its holders, and earlier releases.
 
@@ -34,7 +28,7 @@ def retention(stream: str, /, *, connection: Connection = _HERE) -> None:
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.admin.retention(stream)
-        if output.as_json:
+        if output.for_programs:
             output.done("", found)
             return
         output.details(f"retention of {stream}", _told(found))

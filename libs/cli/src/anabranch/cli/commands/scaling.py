@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-import cyclopts
-
 from anabranch.cli.admin import Fields
 from anabranch.cli.client_session import Session
-from anabranch.cli.output import Output, counted, moment
+from anabranch.cli.figures import counted, moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 
 COLUMNS = ("id", "keys", "found", "since", "why")
@@ -18,11 +17,6 @@ STATUS = {
 _HERE = Connection()
 
 
-def register(group: cyclopts.App) -> None:
-    """Add the command to the group `stream`."""
-    group.command(explain)
-
-
 def explain(stream: str, /, *, connection: Connection = _HERE) -> None:
     """Explain auto-scaling: rates, thresholds, times, missing reports, and the last decision.
 
@@ -32,7 +26,7 @@ def explain(stream: str, /, *, connection: Connection = _HERE) -> None:
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.admin.explain(stream)
-        if output.as_json:
+        if output.for_programs:
             output.done("", {"stream": stream, **found})
             return
         for line in told(stream, found):

@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.admin import Admin
@@ -13,17 +12,10 @@ from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import Operation
 
-scopes = cyclopts.App(name="scope", help="Create, list and delete scopes.")
 _HERE = Connection()
 _PATIENT = Patience()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(scopes)
-
-
-@scopes.command
 def create(scope: str, /, *, connection: Connection = _HERE) -> None:
     """Create a scope: a namespace of streams."""
 
@@ -34,7 +26,6 @@ def create(scope: str, /, *, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@scopes.command
 def delete(
     scope: str,
     /,
@@ -78,7 +69,6 @@ def _would_be_lost(scope: str, connection: Connection) -> int:
     return 1
 
 
-@scopes.command(name="list")
 def list_all(*, connection: Connection = _HERE) -> None:
     """List the scopes by name."""
 
@@ -88,7 +78,6 @@ def list_all(*, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@scopes.command
 def describe(scope: str, /, *, connection: Connection = _HERE) -> None:
     """Show a scope."""
 

@@ -7,29 +7,23 @@ from json import loads
 from pathlib import Path
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.output import Output, counted
-from anabranch.cli.session import Connection, run_with_client
+from anabranch.cli.figures import counted
+from anabranch.cli.output import Output
+from anabranch.cli.session import Connection, Shown, run_with_client
 from anabranch.client import Client
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
-segstores = cyclopts.App(name="segstore", help="Manage segment stores.")
 FLUSH_TIMEOUT_S = 60.0
 JOURNAL_COLUMNS = (
     "file", "container", "first_sequence", "last_sequence", "frames", "bytes",
 )  # fmt: skip
 PROGRAM_S_MAX = 600.0
 _HERE = Connection()
+_SHOWN = Shown()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(segstores)
-
-
-@segstores.command(name="list")
 def list_all(*, connection: Connection = _HERE) -> None:
     """List the segment stores that have announced themselves: node id and address."""
 
@@ -44,7 +38,6 @@ def list_all(*, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
-@segstores.command
 def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -> None:
     """Move all acknowledged data to tier 2, and return when it is there.
 
@@ -65,7 +58,6 @@ def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -
     run_with_client(connection, perform)
 
 
-@segstores.command
 def journal(directory: Path | None = None, /, *, connection: Connection = _HERE) -> int:
     """Read a store's journal, check every frame, and show its contents; change nothing.
 
@@ -76,10 +68,10 @@ def journal(directory: Path | None = None, /, *, connection: Connection = _HERE)
     directory
         The store's data directory; by default the one of the cluster on this machine.
     """
-    place = directory or connection.data_dir / "segstore"
+    place = directory or connection.target.data_dir / "segstore"
     lines, status = _run_program("inspect", [str(place)])
-    output = Output(connection.json)
-    if connection.json:
+    output = Output(connection.form)
+    if output.for_programs:
         for line in lines:
             output.done("", line)
         return status
@@ -91,14 +83,13 @@ def journal(directory: Path | None = None, /, *, connection: Connection = _HERE)
     return status
 
 
-@segstores.command
 def repair(
     directory: Path,
     /,
     *,
     yes: Annotated[bool, Parameter(negative="")] = False,
     tier2: str = "",
-    json: Annotated[bool, Parameter(negative="")] = False,
+    shown: Shown = _SHOWN,
 ) -> int:
     """Make the damaged journal of a stopped store usable, without the data behind the damage.
 
@@ -113,12 +104,10 @@ def repair(
         Repair. The command first copies the changed files to a folder beside the journal.
     tier2
         URL of tier 2, e.g. file:///var/lib/anabranch/tier2, to show the operations that are in it.
-    json
-        Print one JSON object per line.
     """
     chosen = [str(directory), *(["--tier2", tier2] if tier2 else []), *(["--yes"] if yes else [])]
     lines, status = _run_program("repair", chosen)
-    _tell(Output(json), lines)
+    _tell(Output(shown.form), lines)
     return status
 
 

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-import cyclopts
-
 from anabranch.cli.admin import Fields
 from anabranch.cli.client_session import Session
 from anabranch.cli.commands import amounts
 from anabranch.cli.commands.stream_options import described
-from anabranch.cli.output import Output, moment
+from anabranch.cli.figures import moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.common.errors import InvalidRequest
 
-streams = cyclopts.App(name="stream", help="Create, change, inspect, seal and delete streams.")
 SEGMENT_COLUMNS = ("id", "segment", "keys")
 RATE_COLUMNS = ("events/s", "bytes/s", "over")
 EPOCH_COLUMNS = ("epoch", "begun", "segments", "splits", "merges", "cause")
@@ -20,12 +18,6 @@ SUBSCRIBER_COLUMNS = ("group", "generation", "released before")
 _HERE = Connection()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(streams)
-
-
-@streams.command(name="list")
 def list_all(scope: str, /, *, tag: str = "", connection: Connection = _HERE) -> None:
     """List a scope's streams by name.
 
@@ -42,7 +34,6 @@ def list_all(scope: str, /, *, tag: str = "", connection: Connection = _HERE) ->
     run_with_session(connection, perform)
 
 
-@streams.command
 def describe(stream: str, /, *, connection: Connection = _HERE) -> None:
     """Show a stream's state."""
 
@@ -53,7 +44,6 @@ def describe(stream: str, /, *, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@streams.command
 def config(stream: str, /, *, connection: Connection = _HERE) -> None:
     """Show a stream's configuration: scaling, retention, tags."""
 
@@ -64,7 +54,6 @@ def config(stream: str, /, *, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@streams.command
 def segments(
     stream: str,
     /,
@@ -104,7 +93,6 @@ def segments(
     run_with_session(connection, perform)
 
 
-@streams.command
 def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> None:
     """Show one segment of a stream, present or past, and its successors.
 
@@ -118,7 +106,7 @@ def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> 
     async def perform(session: Session, output: Output) -> None:
         found = await session.admin.segment(stream, number)
         following = await session.admin.successors(stream, number)
-        if output.as_json:
+        if output.for_programs:
             output.done("", {**found, **following})
             return
         output.details(f"segment {found['name']}", {**found, "then": following["status"]})
@@ -128,7 +116,6 @@ def segment(stream: str, segment: str, /, *, connection: Connection = _HERE) -> 
     run_with_session(connection, perform)
 
 
-@streams.command
 def epochs(stream: str, /, *, connection: Connection = _HERE) -> None:
     """List the epochs of a stream, newest first: the time, cause and kind of each scale."""
 
@@ -146,7 +133,6 @@ def epochs(stream: str, /, *, connection: Connection = _HERE) -> None:
     run_with_session(connection, perform)
 
 
-@streams.command
 def cut(
     stream: str,
     /,
@@ -180,7 +166,7 @@ def cut(
             return
         found = await session.admin.cut(stream, "head" if head else "tail")
         offsets = {str(one["segment_id"]): one["offset"] for one in found["segments"]}
-        if output.as_json:
+        if output.for_programs:
             output.done("", {"stream": stream, "stream_cut": offsets, **found})
             return
         rows = [(*_row(one), str(one["offset"])) for one in found["segments"]]
@@ -190,7 +176,7 @@ def cut(
 
 
 def _print_cut_at(stream: str, found: Fields, output: Output) -> None:
-    if output.as_json:
+    if output.for_programs:
         output.done("", {"stream": stream, **found})
         return
     basis = found["basis"]
@@ -199,7 +185,6 @@ def _print_cut_at(stream: str, found: Fields, output: Output) -> None:
     output.rows(("segment", "offset"), rows, ())
 
 
-@streams.command
 def subscribers(stream: str, /, *, connection: Connection = _HERE) -> None:
     """List the reader groups for which a stream keeps events, with the release of each."""
 

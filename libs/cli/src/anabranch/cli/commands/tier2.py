@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
-from anabranch.cli.output import Output, counted
-from anabranch.cli.session import DATA_DIR_DEFAULT, run_async
+from anabranch.cli.figures import counted
+from anabranch.cli.output import Output
+from anabranch.cli.session import Connection, Shown, run_async
 from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
 from anabranch.common.errors import AnabranchError, Corrupt
 from anabranch.common.model.cluster import Abandonment
@@ -36,41 +36,36 @@ SEGMENT_COLUMNS = ("segment", "container", "start", "length", "events", "state",
 STREAM_COLUMNS = ("stream", "state", "revision", "epoch", "segments")
 PIECE_COLUMNS = ("segment", "start", "offset", "length", "events")
 
-tier_two = cyclopts.App(name="tier2", help="Inspect tier 2; needs no cluster.")
-
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Place:
+class Place(Shown):
     """Options of every command that inspects tier 2."""
 
     url: Annotated[str | None, Parameter(env_var="ANABRANCH_TIER2_URL")] = None
     "Where tier 2 is, e.g. file:///var/lib/anabranch/tier2."
-    data_dir: Annotated[Path, Parameter(env_var="ANABRANCH_DATA_DIR")] = DATA_DIR_DEFAULT
-    "Data directory of a cluster on this machine; used when no URL is given."
-    json: Annotated[bool, Parameter(negative="")] = False
-    "Print one JSON object per line."
+    data_dir: Path | None = None
+    "Data directory of a cluster on this machine, without --url. [env: ANABRANCH_DATA_DIR]"
+
+    @property
+    def chunks_url(self) -> str:
+        """The URL of tier 2, which by default is in the data directory."""
+        data_dir = Connection(data_dir=self.data_dir).target.data_dir
+        return self.url or (data_dir / "segstore" / "tier2").resolve().as_uri()
 
 
 _HERE = Place()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(tier_two)
-
-
 def _run(place: Place, command: Callable[[ChunkStorage, Output], Awaitable[int]]) -> int:
-    url = place.url or (place.data_dir / "segstore" / "tier2").resolve().as_uri()
 
     async def perform() -> int:
-        storage = await open_chunk_storage_read_only(url, limit_s=CALL_S_MAX)
-        return await command(storage, Output(place.json))
+        storage = await open_chunk_storage_read_only(place.chunks_url, limit_s=CALL_S_MAX)
+        return await command(storage, Output(place.form))
 
     return run_async(perform())
 
 
-@tier_two.command
 def streams(*, place: Place = _HERE) -> int:
     """List the streams that controllers exported to tier 2."""
 
@@ -89,7 +84,6 @@ def streams(*, place: Place = _HERE) -> int:
     return _run(place, perform)
 
 
-@tier_two.command
 def containers(*, place: Place = _HERE) -> int:
     """List the containers: newest manifest, container epoch, and size."""
 
@@ -104,7 +98,6 @@ def containers(*, place: Place = _HERE) -> int:
     return _run(place, perform)
 
 
-@tier_two.command
 def segments(*, container: int | None = None, place: Place = _HERE) -> int:
     """List the segments, of all containers or of one."""
 
@@ -119,7 +112,6 @@ def segments(*, container: int | None = None, place: Place = _HERE) -> int:
     return _run(place, perform)
 
 
-@tier_two.command
 def chunk(name: str, *, place: Place = _HERE) -> int:
     """Show a chunk's contents, by its footer.
 
@@ -144,7 +136,6 @@ def chunk(name: str, *, place: Place = _HERE) -> int:
     return _run(place, perform)
 
 
-@tier_two.command
 def verify(*, container: int | None = None, place: Place = _HERE) -> int:
     """Read all of tier 2, or one container's part, and check every checksum.
 

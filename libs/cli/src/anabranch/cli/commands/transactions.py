@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.admin import Fields
@@ -18,7 +17,8 @@ from anabranch.cli.commands.amounts import moment_ms, time_ms
 from anabranch.cli.commands.input_lines import opened
 from anabranch.cli.commands.reshape import text_of
 from anabranch.cli.commands.write import pour
-from anabranch.cli.output import Output, counted, moment
+from anabranch.cli.figures import counted, moment
+from anabranch.cli.output import Output
 from anabranch.cli.records import Format, RecordParser
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.transactions import Beginning, Committing, Destination
@@ -26,26 +26,12 @@ from anabranch.client import CommittedPart, PartLength, TransactionState
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.runtime.ids import SystemIds
 
-transactions = cyclopts.App(
-    name="transaction",
-    help="Write events that become readable together: begin, write, commit or abort.",
-)
-applications = cyclopts.App(
-    name="application", help="Show and forget the committed versions of applications."
-)
-transactions.command(applications)
 COLUMNS = ("transaction", "state", "age", "lease left", "writer", "epoch", "key")
 NEW_PART = "new"
 NONE = "–"
 _HERE = Connection()
 
 
-def register(app: cyclopts.App) -> None:
-    """Add the group to an application."""
-    app.command(transactions)
-
-
-@transactions.command
 def begin(
     stream: str,
     /,
@@ -91,7 +77,6 @@ def begin(
     run_with_session(connection, perform)
 
 
-@transactions.command(name="list")
 def list_all(
     stream: str, /, *, state: TransactionState | None = None, connection: Connection = _HERE
 ) -> None:
@@ -110,13 +95,12 @@ def list_all(
     run_with_session(connection, perform)
 
 
-@transactions.command
 def show(stream: str, transaction: str, /, *, connection: Connection = _HERE) -> None:
     """Show the state of a transaction, or its outcome."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.transactions.show(stream, transaction)
-        if output.as_json:
+        if output.for_programs:
             output.done("", found)
             return
         output.table(f"transaction {transaction}", _summary(found))
@@ -124,7 +108,6 @@ def show(stream: str, transaction: str, /, *, connection: Connection = _HERE) ->
     run_with_session(connection, perform)
 
 
-@transactions.command
 def write(
     stream: str,
     transaction: str,
@@ -171,7 +154,6 @@ def write(
     run_with_session(connection, perform)
 
 
-@transactions.command
 def ping(
     stream: str, transaction: str, /, *, lease: str | None = None, connection: Connection = _HERE
 ) -> None:
@@ -192,7 +174,6 @@ def ping(
     run_with_session(connection, perform)
 
 
-@transactions.command
 def commit(
     stream: str,
     transaction: str,
@@ -236,7 +217,6 @@ def commit(
     run_with_session(connection, perform)
 
 
-@transactions.command
 def abort(stream: str, transaction: str, /, *, connection: Connection = _HERE) -> None:
     """Abort a transaction: none of its events ever becomes readable."""
 
@@ -247,19 +227,17 @@ def abort(stream: str, transaction: str, /, *, connection: Connection = _HERE) -
     run_with_session(connection, perform)
 
 
-@applications.command(name="show")
 def show_application(stream: str, application: str, /, *, connection: Connection = _HERE) -> None:
     """Show an application's committed version of a stream, and its open transaction."""
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.transactions.application(stream, application)
         shown = {name: NONE if value is None else value for name, value in found.items()}
-        output.details(f"application {application}", found if output.as_json else shown)
+        output.details(f"application {application}", found if output.for_programs else shown)
 
     run_with_session(connection, perform)
 
 
-@applications.command
 def forget(stream: str, application: str, /, *, connection: Connection = _HERE) -> None:
     """Forget an application's committed version: it may begin at any version again."""
 

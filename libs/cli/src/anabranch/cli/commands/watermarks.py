@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.admin import Fields
 from anabranch.cli.client_session import Session
 from anabranch.cli.commands import amounts
-from anabranch.cli.output import Output, counted, moment
+from anabranch.cli.figures import counted, moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 
 COLUMNS = ("writer", "its time", "noted", "standing")
@@ -24,14 +24,6 @@ _HELD = {
 }
 
 
-def register(group: cyclopts.App) -> None:
-    """Add the commands to the group `stream`."""
-    group.command(watermarks)
-    group.command(writers)
-    group.command(note_time)
-    group.command(remove_writer)
-
-
 def watermarks(stream: str, /, *, connection: Connection = _HERE) -> None:
     """Show how far a stream's watermark is, which writers count, and which one holds it back.
 
@@ -42,7 +34,7 @@ def watermarks(stream: str, /, *, connection: Connection = _HERE) -> None:
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.admin.watermark_status(stream)
-        if output.as_json:
+        if output.for_programs:
             output.done("", {"stream": stream, **found})
             return
         for line in told(stream, found):

@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncIterator
 
-import cyclopts
-
-from anabranch.cli.output import Output, moment
+from anabranch.cli.figures import moment
+from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client
 from anabranch.common.contracts.operation_queries import Work
@@ -12,11 +11,6 @@ from anabranch.common.contracts.place import place_of
 
 COLUMNS = ("about", "doing", "since", "tries", "controller", "in the way", "remedy")
 _HERE = Connection()
-
-
-def register(group: cyclopts.App) -> None:
-    """Add the command to the group `operation`."""
-    group.command(work)
 
 
 def work(*, scope: str = "", connection: Connection = _HERE) -> None:

@@ -9,24 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.client_session import Session
 from anabranch.cli.commands.input_lines import lines_of, opened
 from anabranch.cli.events import Compression
-from anabranch.cli.output import Output, counted
+from anabranch.cli.figures import counted
+from anabranch.cli.output import Output
 from anabranch.cli.records import Format, Record, RecordParser
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.sink import EventSink
 from anabranch.common.errors import AnabranchError
 
 _HERE = Connection()
-
-
-def register(app: cyclopts.App) -> None:
-    """Add `write` to an application."""
-    app.command(write)
 
 
 def write(

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.demo.check import RowSum
@@ -15,16 +14,11 @@ from anabranch.cli.demo.group_records import GroupOutcome
 from anabranch.cli.demo.places import fresh_directory, make_directory, write_report
 from anabranch.cli.demo.replay import Outcome, Plan, replay
 from anabranch.cli.demo.spark_reading import check_spark_installed
-from anabranch.cli.output import Output
+from anabranch.cli.output import Form, Output
 from anabranch.cli.session import run_async
 from anabranch.common.errors import InvalidRequest
 
 OUT_DEFAULT = Path("out/demo")
-
-
-def register(app: cyclopts.App) -> None:
-    """Add `demo` to an application."""
-    app.command(demo)
 
 
 def demo(
@@ -75,7 +69,7 @@ def demo(
         shutil.rmtree(plan.data_dir)
     report = report_of(outcome)
     write_report(out / "report.json", report)
-    output = Output(json)
+    output = Output(Form.JSON if json else Form.TABLE)
     if json:
         output.details("demo", report)
     else:

@@ -1,6 +1,5 @@
 """An embedded cluster in one process tree: the command `up`, and the same for programs."""
 
 from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
-from anabranch.cli.up.command import register
 
-__all__ = ["EmbeddedCluster", "UpSettings", "embedded_cluster", "register"]
+__all__ = ["EmbeddedCluster", "UpSettings", "embedded_cluster"]

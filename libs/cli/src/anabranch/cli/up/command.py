@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 from rich.console import Console
 
@@ -14,11 +13,6 @@ from anabranch.cli.up.progress import Progress
 from anabranch.common.errors import InvalidSetting
 
 DATA_DIR_DEFAULT = Path("out/anabranch")
-
-
-def register(app: cyclopts.App) -> None:
-    """Add `up` to an application. The caller handles errors of the project."""
-    app.command(up)
 
 
 def up(

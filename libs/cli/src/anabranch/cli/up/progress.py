@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from anabranch.cli.output import counted
+from anabranch.cli.figures import counted
 from anabranch.cli.up.plan import PartState, Phase, is_cluster_ready
 from anabranch.cli.up.supervisor import States
 

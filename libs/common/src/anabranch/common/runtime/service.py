@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from anabranch.common.errors import AnabranchError, DiskFailed
+from anabranch.common.errors.expected import expected_errors
 from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
 from anabranch.common.runtime.ids import SystemIds
@@ -142,16 +143,6 @@ def settings_or_exit(name: str, load: Callable[[], Settings]) -> Settings:
         configure_logs(name, "info")
         _log_failure(error)
         raise SystemExit(EXIT_FAILED) from None
-
-
-def expected_errors(error: BaseException) -> list[AnabranchError]:
-    """The errors in `error` (possibly a group) if all were raised on purpose; otherwise none."""
-    if isinstance(error, AnabranchError):
-        return [error]
-    if not isinstance(error, BaseExceptionGroup):
-        return []
-    found = [expected_errors(inner) for inner in error.exceptions]
-    return [leaf for leaves in found for leaf in leaves] if all(found) else []
 
 
 async def stop_within(

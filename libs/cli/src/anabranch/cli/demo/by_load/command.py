@@ -7,23 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import cyclopts
 from cyclopts import Parameter
 
 from anabranch.cli.demo.by_load.pace import TARGET_RATE
 from anabranch.cli.demo.by_load.replay import Outcome, Plan, replay
 from anabranch.cli.demo.flights import table_path
 from anabranch.cli.demo.places import fresh_directory, make_directory, write_report
-from anabranch.cli.output import Output
+from anabranch.cli.output import Form, Output
 from anabranch.cli.session import run_async
 from anabranch.common.errors import BinaryNotFound
 
 OUT_DEFAULT = Path("out/demo-scaling")
-
-
-def register(app: cyclopts.App) -> None:
-    """Add `demo-scaling` to an application."""
-    app.command(demo_scaling)
 
 
 def demo_scaling(
@@ -61,7 +55,7 @@ def demo_scaling(
         shutil.rmtree(plan.data_dir)
     report = report_of(outcome)
     write_report(out / "report.json", report)
-    output = Output(json)
+    output = Output(Form.JSON if json else Form.TABLE)
     if json:
         output.details("demo-scaling", report)
     else:

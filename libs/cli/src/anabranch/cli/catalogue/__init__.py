@@ -1,0 +1,30 @@
+"""Every command as a row: its words, its function, one line of help, examples.
+
+A new command is one function and one row here. `anabranch.cli.app` builds the parser from these
+rows and imports a command's module only when its words were typed.
+"""
+
+from anabranch.cli.catalogue.cluster import (
+    CLUSTER,
+    CONTAINER,
+    CONTROLLER,
+    OPERATION,
+    SEGSTORE,
+    TIER2,
+)
+from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM, TRANSACTION
+from anabranch.cli.catalogue.row import Command, Entry, Group, Heading, commands, paths
+from anabranch.cli.catalogue.this_machine import COMPLETION, CONTEXT
+
+__all__ = ["CATALOGUE", "ENTRIES", "Command", "Entry", "Group", "Heading", "commands", "paths"]
+
+CATALOGUE = (
+    Heading("Start here", STARTING),
+    Heading("Events", EVENTS),
+    Heading("Streams and readers", (SCOPE, STREAM, GROUP, TRANSACTION)),
+    Heading("The cluster", (CLUSTER, CONTAINER, OPERATION)),
+    Heading("Backup, inspection and repair", (CONTROLLER, SEGSTORE, TIER2)),
+    Heading("This program", (CONTEXT, COMPLETION)),
+)
+
+ENTRIES: tuple[Entry, ...] = tuple(entry for heading in CATALOGUE for entry in heading.entries)

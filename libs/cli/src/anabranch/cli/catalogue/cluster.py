@@ -1,0 +1,215 @@
+"""The commands for the people who run a cluster, and for the damage that can happen to it."""
+
+from anabranch.cli.catalogue.row import Command, Group
+
+CLUSTER = Group(
+    "cluster",
+    "Show the members of the cluster, live and missing.",
+    (
+        Command(
+            "show",
+            "commands.cluster:show",
+            "Show an overview of the cluster: leader, members, containers by state, and holds.",
+            ("anabranch cluster show",),
+        ),
+        Command(
+            "controllers",
+            "commands.cluster:controllers",
+            "List the controllers: their state, since when, and the leader.",
+            ("anabranch cluster controllers",),
+        ),
+        Command(
+            "stores",
+            "commands.cluster:stores",
+            "List the segment stores: their state, since when, and their number of containers.",
+            ("anabranch cluster stores --output json",),
+        ),
+        Command(
+            "confirm-losses",
+            "commands.cluster:confirm_losses",
+            "Confirm the loss of members that fell silent at once, which ends the hold.",
+            ("anabranch cluster confirm-losses",),
+        ),
+    ),
+)
+
+CONTAINER = Group(
+    "container",
+    "Show and change the placement of containers.",
+    (
+        Command(
+            "list",
+            "commands.containers:list_all",
+            "List all containers: their state, container epoch and segment store.",
+            ("anabranch container list",),
+        ),
+        Command(
+            "move",
+            "commands.containers:move",
+            "Move a container to another segment store, and pin it there; its clients follow.",
+            ("anabranch container move 0 --to NODE",),
+        ),
+        Command(
+            "unpin",
+            "commands.containers:unpin",
+            "Let the cluster move a container again, to balance its stores; a move pins it.",
+            ("anabranch container unpin 0",),
+        ),
+        Command(
+            "enable",
+            "commands.containers:enable",
+            "Let the store open a disabled or offline container again.",
+            ("anabranch container enable 0",),
+        ),
+        Command(
+            "abandon-tail",
+            "commands.containers:abandon_tail",
+            "Give up the data of a container that only a lost store holds, and open it elsewhere.",
+            ("anabranch container abandon-tail 0 --to NODE",),
+        ),
+    ),
+)
+
+OPERATION = Group(
+    "operation",
+    "List operations, pending work and parked commands.",
+    (
+        Command(
+            "list",
+            "commands.operation_lists:list_all",
+            "List operations: the accepted commands with their states.",
+            ("anabranch operation list all --scope demo",),
+        ),
+        Command(
+            "describe",
+            "commands.operation_lists:describe",
+            "Show an operation: its present step and age, or its result.",
+            ("anabranch operation describe OPERATION",),
+        ),
+        Command(
+            "work",
+            "commands.work:work",
+            "List pending work by name, with the reason why it is not done yet.",
+            ("anabranch operation work",),
+        ),
+        Command(
+            "parked",
+            "commands.operations:parked",
+            "List the commands and the aggregates that the controllers parked because of a defect.",
+            ("anabranch operation parked",),
+        ),
+        Command(
+            "redrive",
+            "commands.operations:redrive",
+            "Handle a parked command again, under its own id, or resume the work on an aggregate.",
+            ("anabranch operation redrive COMMAND",),
+        ),
+        Command(
+            "drop",
+            "commands.operations:drop",
+            "Discard a parked command: no controller will handle it.",
+            ("anabranch operation drop COMMAND",),
+        ),
+    ),
+)
+
+CONTROLLER = Group(
+    "controller",
+    "Back up, verify and repair the cluster's metadata.",
+    (
+        Command(
+            "backup",
+            "commands.controllers:backup",
+            "Write all metadata to a directory or bucket, while the cluster runs.",
+            ("anabranch controller backup BACKUP",),
+        ),
+        Command(
+            "restore",
+            "commands.controllers:restore",
+            "Fill an empty NATS server with the metadata of a backup, before any controller "
+            "starts.",
+            ("anabranch controller restore BACKUP --nats nats://127.0.0.1:4222",),
+        ),
+        Command(
+            "verify",
+            "commands.controllers:verify",
+            "Read all metadata as a controller would, and list the damage; change nothing.",
+            ("anabranch controller verify",),
+        ),
+        Command(
+            "repair",
+            "commands.controllers:repair",
+            "Bring a damaged scope or stream back to the last state that can be trusted.",
+            ("anabranch controller repair SUBJECT --from-backup BACKUP",),
+        ),
+    ),
+)
+
+SEGSTORE = Group(
+    "segstore",
+    "Manage segment stores.",
+    (
+        Command(
+            "list",
+            "commands.segstore:list_all",
+            "List the segment stores that have announced themselves: node id and address.",
+            ("anabranch segstore list",),
+        ),
+        Command(
+            "flush",
+            "commands.segstore:flush",
+            "Move all acknowledged data to tier 2, and return when it is there.",
+            ("anabranch segstore flush",),
+        ),
+        Command(
+            "journal",
+            "commands.segstore:journal",
+            "Read a store's journal, check every frame, and show its contents; change nothing.",
+            ("anabranch segstore journal DIRECTORY",),
+        ),
+        Command(
+            "repair",
+            "commands.segstore:repair",
+            "Make the damaged journal of a stopped store usable, without the data behind the "
+            "damage.",
+            ("anabranch segstore repair DIRECTORY",),
+        ),
+    ),
+)
+
+TIER2 = Group(
+    "tier2",
+    "Inspect tier 2; needs no cluster.",
+    (
+        Command(
+            "streams",
+            "commands.tier2:streams",
+            "List the streams that controllers exported to tier 2.",
+            ("anabranch tier2 streams",),
+        ),
+        Command(
+            "containers",
+            "commands.tier2:containers",
+            "List the containers: newest manifest, container epoch, and size.",
+            ("anabranch tier2 containers",),
+        ),
+        Command(
+            "segments",
+            "commands.tier2:segments",
+            "List the segments, of all containers or of one.",
+            ("anabranch tier2 segments --container 0",),
+        ),
+        Command(
+            "chunk",
+            "commands.tier2:chunk",
+            "Show a chunk's contents, by its footer.",
+            ("anabranch tier2 chunk CHUNK",),
+        ),
+        Command(
+            "verify",
+            "commands.tier2:verify",
+            "Read all of tier 2, or one container's part, and check every checksum.",
+            ("anabranch tier2 verify",),
+        ),
+    ),
+)
