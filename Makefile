@@ -88,6 +88,11 @@ asyncapi: setup
 wire-doc: setup
 	PYTHONPATH=tests $(BIN)/python -m tidy.wire_document
 
+## make command-doc  renew docs/command.md, the reference of the command
+.PHONY: command-doc
+command-doc: setup
+	PYTHONPATH=tests $(BIN)/python -m tidy.command_document
+
 ## make prose     headless words per document and package; ARGS=--write lowers the permitted figures,
 ##                ARGS=--moved follows modules that moved to other packages
 .PHONY: prose

@@ -1,4 +1,4 @@
-"""What the documents tell readers to type works as printed, against a real cluster.
+"""What the documents and the help tell readers to type works as printed, against a real cluster.
 
 It starts the embedded cluster that users have, whichever provider `kit.infra` is.
 """
@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.cli import __main__ as command_line
+from anabranch.cli.app import application
+from anabranch.cli.catalogue import ENTRIES, commands
+from kit.command_examples import ENDS_WITH_1, NOT_RUN, ExampleWorld, is_run
 from kit.documents import BrokenDocument, DocumentSession, runnable_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +28,7 @@ RUNNING = [
     if re.search(r"^```.* (run|output)", path.read_text(), re.MULTILINE)
 ]
 STOP_SECONDS_MAX = 30
+EXAMPLES = [example for _, command in commands(ENTRIES) for example in command.examples]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,37 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
             cluster.kill()
 
 
+def test_every_example_in_the_help_succeeds_and_leaves_nothing(
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    monkeypatch.setenv("ANABRANCH_DATA_DIR", environment["ANABRANCH_DATA_DIR"])
+    monkeypatch.chdir(tmp_path)
+    complaints = ""
+
+    def perform(arguments: list[str]) -> tuple[int, str]:
+        nonlocal complaints
+        code = command_line.run(arguments)
+        shown = capsys.readouterr()
+        complaints = shown.err
+        return code, shown.out
+
+    world = ExampleWorld(perform, tmp_path, Path(environment["ANABRANCH_DATA_DIR"]))
+    world.prepare()
+    wrong = []
+    for example in filter(is_run, EXAMPLES):
+        code, _ = perform(world.words(example))
+        if code != (1 if example in ENDS_WITH_1 else 0):
+            wrong.append(f"{example}: {code}: {complaints}")
+    world.tidy_up()
+    assert wrong == []
+
+
 @pytest.mark.parametrize("document", RUNNING)
 def test_every_block_that_is_marked_to_run_does_what_the_document_says(
     document: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -60,6 +96,17 @@ def test_every_block_that_is_marked_to_run_does_what_the_document_says(
 
 def test_the_documents_that_teach_by_example_have_blocks_that_run() -> None:
     assert {"README.md", "docs/nats.md", "docs/tutorial.md"} <= set(RUNNING)
+
+
+@pytest.mark.parametrize("example", [example for example in EXAMPLES if not is_run(example)])
+def test_an_example_that_is_not_run_is_a_command_line_that_can_be_parsed(example: str) -> None:
+    words = example.split()[1:]
+    application(words).parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_every_reason_not_to_run_an_example_belongs_to_one() -> None:
+    for beginning in NOT_RUN:
+        assert any(example.startswith(beginning) for example in EXAMPLES), beginning
 
 
 @contextlib.contextmanager

@@ -19,11 +19,11 @@ from anabranch.client import connect
 PROGRAM = """
 import sys
 import cyclopts
-from anabranch.cli.up import register
+from anabranch.cli.up.command import up
 from anabranch.common.errors import AnabranchError
 
 app = cyclopts.App(name="anabranch")
-register(app)
+app.command(up)
 try:
     app()
 except AnabranchError as error:

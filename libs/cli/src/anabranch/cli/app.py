@@ -69,6 +69,7 @@ def application(words: Sequence[str] | None) -> cyclopts.App:
         help_epilogue=EPILOGUE,
         help_flags=HELP_FLAGS,
         help_format="plaintext",
+        default_parameter=cyclopts.Parameter(negative_iterable="", show_default=_shown_default),
         version=_version,
         version_flags=("--version", "-V"),
     )
@@ -141,6 +142,11 @@ def _examples(command: Command) -> str:
 def _asks_for_help(words: Sequence[str]) -> bool:
     only_words = len(words_of(words)) == len(words)
     return only_words or any(flag in words for flag in HELP_FLAGS)
+
+
+def _shown_default(value: object) -> Any:
+    """The default as help shows it; None hides one that only says "nothing given"."""
+    return None if value in ("", False, None, ()) else str(value)
 
 
 def _version() -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DURATION = re.compile(
-    r"(lease|timeout|over|age|left|wait|cooldown|in|for|checkpoint|length|retention_(min|max))_ms$"
+    r"(lease|timeout|over|age|left|wait|cooldown|in|for|checkpoint|length|min|max|minimum|maximum)_ms$"
 )
 NONE = "–"
 
@@ -58,7 +58,7 @@ def value_of(name: str, value: object) -> str:
     if isinstance(value, int) and name.endswith("_bytes"):
         return size(value) if value < 1024 else f"{size(value)} ({value:,} bytes)"
     if isinstance(value, dict):
-        return _lines(f"{key}: {value_of(str(key), one)}" for key, one in value.items())
+        return _lines(f"{label(str(key))}: {value_of(str(key), one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
         return _lines(value_of("", one) for one in value)
     return str(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from anabranch.cli.contexts import contexts_file, load_contexts
 from anabranch.cli.output import Form, Output
@@ -25,7 +25,10 @@ START_HINT = "start a cluster with `anabranch up`, or name one with --nats, --ht
 T = TypeVar("T")
 
 
-@Parameter(name="*")
+_SHARED = Group("Cluster and output", sort_key=90)
+
+
+@Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True)
 class Shown:
     """Options of every command that shows results."""
@@ -40,7 +43,7 @@ class Shown:
         return Form.JSON if self.json else self.output
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True)
 class Connection(Shown):
     """Options of every command that connects to a cluster."""

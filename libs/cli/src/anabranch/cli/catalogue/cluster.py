@@ -78,7 +78,7 @@ OPERATION = Group(
             "list",
             "commands.operation_lists:list_all",
             "List operations: the accepted commands with their states.",
-            ("anabranch operation list all --scope demo",),
+            ("anabranch operation list --state failed --scope demo",),
         ),
         Command(
             "describe",

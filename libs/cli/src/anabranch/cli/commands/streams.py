@@ -39,7 +39,7 @@ def describe(stream: str, /, *, connection: Connection = _HERE) -> None:
 
     async def perform(session: Session, output: Output) -> None:
         found = await session.describe_stream(stream)
-        output.details(f"stream {stream}", found)
+        output.details(f"stream {stream}", found if output.for_programs else _state(found))
 
     run_with_session(connection, perform)
 
@@ -173,6 +173,13 @@ def cut(
         output.rows((*SEGMENT_COLUMNS, "offset"), rows, ())
 
     run_with_session(connection, perform)
+
+
+def _state(found: Fields) -> Fields:
+    """What people want to know; `anabranch stream config` shows the configuration."""
+    shown = {name: value for name, value in found.items() if name not in ("config", "intents")}
+    kinds = [str(one.get("kind", "change")) for one in found["intents"]]
+    return shown | {"pending_changes": kinds}
 
 
 def _print_cut_at(stream: str, found: Fields, output: Output) -> None:

@@ -99,7 +99,13 @@ def containers(*, place: Place = _HERE) -> int:
 
 
 def segments(*, container: int | None = None, place: Place = _HERE) -> int:
-    """List the segments, of all containers or of one."""
+    """List the segments, of all containers or of one.
+
+    Parameters
+    ----------
+    container
+        Only the segments of this container.
+    """
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
         rows: list[tuple[object, ...]] = []
@@ -140,6 +146,11 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
     """Read all of tier 2, or one container's part, and check every checksum.
 
     Ends with 1, and a list, if an object is damaged or missing, including the newest ones.
+
+    Parameters
+    ----------
+    container
+        Read only the objects of this container.
     """
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
