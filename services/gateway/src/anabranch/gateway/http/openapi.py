@@ -9,9 +9,35 @@ from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
 from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
-from anabranch.gateway.http.routes import events, group_events, health, transaction_events
+from anabranch.gateway.http.routes import (
+    docs_page,
+    events,
+    group_events,
+    health,
+    transaction_events,
+    welcome,
+)
 
 Document = dict[str, Any]
+
+TAGS = {
+    "about": "This gateway",
+    "scopes": "Namespaces of streams and reader groups",
+    "streams": "Streams and their configuration",
+    "events": "Writing and reading events",
+    "transactions": "Events that become readable together, or never",
+    "reader groups": "Readers that share the segments of streams",
+    "scaling": "Splitting and merging segments, by hand and by load",
+    "segments": "Segments and cuts of a stream",
+    "policies": "Retention and watermarks",
+    "writers": "The times that writers note",
+    "operations": "Changes that continue, and work that is stopped",
+    "cluster": "Controllers, segment stores and containers",
+    "control": "Requests to the cluster by their names",
+    "stores": "Tunnels to segment stores",
+    "health": "For probes and for Prometheus",
+}
+"""The groups of routes, in the order in which a page shows them."""
 
 _METHODS = ("get", "put", "post", "delete")
 _PROBLEM_SCHEMA: Document = {
@@ -52,6 +78,7 @@ def describe(api: FastAPI) -> None:
 
 
 def _completed(document: Document) -> Document:
+    document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     schemas = document["components"]["schemas"]
     schemas["Problem"] = _PROBLEM_SCHEMA
     for name in ("HTTPValidationError", "ValidationError"):
@@ -62,6 +89,11 @@ def _completed(document: Document) -> Document:
     paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
     paths[tunnel.PATH] = {"get": _open_tunnel()}
+    for path in welcome.PATHS:
+        paths[path] = {"get": _get_welcome()}
+    paths[docs_page.PATH] = {"get": _get_page("The interface as a page", welcome.HTML)}
+    asset_types = sorted({*docs_page.BUNDLED.values(), *docs_page.OWN.values()})
+    paths[docs_page.ASSET_PATH] = {"get": _get_page("A file of this page", *asset_types)}
     for path in [route.path for route in health.routes()]:
         paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
     for path, item in paths.items():
@@ -196,6 +228,32 @@ def _get_group_events() -> Document:
                 },
             }
         },
+    }
+
+
+def _get_welcome() -> Document:
+    described = _get_page("What answers here, and where to continue", welcome.HTML)
+    text: Document = {"type": "string"}
+    fields = ("name", "version", "description")
+    described["responses"]["200"]["content"][JSON] = {
+        "schema": {
+            "type": "object",
+            "required": [*fields, "links"],
+            "properties": {
+                **dict.fromkeys(fields, text),
+                "links": {"type": "object", "additionalProperties": text},
+            },
+        }
+    }
+    return described
+
+
+def _get_page(summary: str, *media_types: str) -> Document:
+    content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+    return {
+        "tags": ["about"],
+        "summary": summary,
+        "responses": {"200": {"description": "OK", "content": content}},
     }
 
 
