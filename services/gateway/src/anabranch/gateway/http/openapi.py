@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from anabranch.common.contracts import tunnel
-from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
+from anabranch.gateway.events.bodies import BINARY, JSON, LINES, NDJSON
 from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
@@ -143,6 +143,7 @@ def _post_events() -> Document:
             "content": {
                 JSON: {"schema": anything},
                 NDJSON: {"schema": {"type": "string"}},
+                LINES: {"schema": {"type": "string", "minLength": 1}},
                 BINARY: {"schema": {"type": "string", "format": "binary"}},
             },
         },
