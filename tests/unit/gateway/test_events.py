@@ -123,21 +123,6 @@ async def test_an_answer_ends_with_the_event_that_reaches_its_size() -> None:
     assert [len(answer.text.splitlines()) for answer in (first, rest)] == [2, 1]
 
 
-async def test_an_event_that_is_not_json_stops_lines_and_passes_as_bytes() -> None:
-    accept = {"accept": "application/octet-stream"}
-    async with gateway() as g:
-        await g.http.post(EVENTS, json=1)
-        await g.http.post(EVENTS, content=b"\xff", headers=BINARY)
-        before = await g.http.get(EVENTS)
-        at = {"from": before.headers["next-position"]}
-        refused = await g.http.get(EVENTS, params=at)
-        passed = await g.http.get(EVENTS, params=at, headers=accept)
-
-    assert before.text == "1\n"
-    assert problem(refused, 406) == "not-acceptable"
-    assert (passed.content, passed.headers["content-type"]) == (b"\0\0\0\1\xff", accept["accept"])
-
-
 @pytest.mark.parametrize(
     "params",
     [

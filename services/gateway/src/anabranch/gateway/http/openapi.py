@@ -1,16 +1,19 @@
 """The OpenAPI document: FastAPI describes its own routes; this module adds the plain ones."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import FastAPI
 
 from anabranch.common.contracts import tunnel
 from anabranch.gateway.events.bodies import BINARY, JSON, LINES, NDJSON
+from anabranch.gateway.events.records import RECORD_ENCODINGS, Encoding
 from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
 from anabranch.gateway.http.routes import (
     docs_page,
+    event_queries,
     events,
     group_events,
     health,
@@ -187,7 +190,10 @@ def _post_transaction_events(*of_part: str) -> Document:
 
 
 def _get_events() -> Document:
-    most = events.EVENTS_COUNT_LIMIT
+    most = event_queries.EVENTS_COUNT_LIMIT
+    at_ms: Document = {"schema": {"type": "integer"}}
+    text: Document = {"schema": {"type": "string"}}
+    end: Document = {"Next-Position": text, "End-Of-Stream": text}
     return {
         "tags": ["events"],
         "summary": "Read events from a position; continue at Next-Position, or at an event's id",
@@ -195,17 +201,29 @@ def _get_events() -> Document:
             _parameter("from", "query", {"type": "string", "default": "head"}),
             _parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
             _parameter("wait", "query", {"type": "number", "minimum": 0}),
+            _parameter("encoding", "query", _enum(Encoding, Encoding.JSON)),
+            _parameter("time_window", "query", {"type": "boolean", "default": False}),
+            _parameter("Last-Event-ID", "header", {"type": "string"}),
         ],
         "responses": {
             "200": {
-                "description": "Events, possibly none",
-                "headers": {"Next-Position": {"schema": {"type": "string"}}},
+                "description": "Events, possibly none; a raw one has its place, time and key",
+                "headers": {
+                    **end,
+                    "Time-Lower-Ms": at_ms,
+                    "Time-Upper-Ms": at_ms,
+                    "Event-Pointer": text,
+                    "Timestamp-Ms": at_ms,
+                    "Routing-Key": text,
+                    "Routing-Key-Base64": text,
+                },
                 "content": {
                     NDJSON: {"schema": {"type": "string"}},
                     BINARY: {"schema": {"type": "string", "format": "binary"}},
                     SSE: {"schema": {"type": "string"}},
                 },
-            }
+            },
+            "204": {"description": "No raw event yet", "headers": end},
         },
     }
 
@@ -219,6 +237,7 @@ def _get_group_events() -> Document:
             _parameter("reader", "query", {"type": "string", "minLength": 1, "maxLength": 255}),
             _parameter("ack", "query", token),
             _parameter("Last-Event-ID", "header", token),
+            _parameter("encoding", "query", _enum(RECORD_ENCODINGS, Encoding.JSON)),
         ],
         "responses": {
             "200": {
@@ -265,6 +284,10 @@ def _open_tunnel() -> Document:
         "description": f"The subprotocol is {tunnel.SUBPROTOCOL}. Without a WebSocket: 426.",
         "responses": {"101": {"description": "The gateway has reached the store"}},
     }
+
+
+def _enum(values: Iterable[Encoding], default: Encoding) -> Document:
+    return {"type": "string", "enum": [str(each) for each in values], "default": str(default)}
 
 
 def _parameter(name: str, where: str, schema: Document) -> Document:
