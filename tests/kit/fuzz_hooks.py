@@ -43,6 +43,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[s
         "part": "controller" if "/health" in path else "2" * 32,
         "transaction": ENDED if decides else TRANSACTION,
         "application": "etl",
+        "asset": "start.js",
     }
     return {name: existing.get(name, value) for name, value in path_parameters.items()}
 

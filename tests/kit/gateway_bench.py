@@ -23,6 +23,7 @@ from kit.fake_controller import FakeController
 
 EVENTS = "/v1/scopes/plant/streams/sensors/events"
 NDJSON = {"content-type": "application/x-ndjson"}
+LINES = {"content-type": "text/plain; charset=utf-8"}
 BINARY = {"content-type": "application/octet-stream"}
 
 

@@ -4,6 +4,7 @@ It starts the embedded cluster that users have, whichever provider `kit.infra` i
 """
 
 import asyncio
+import html
 import os
 import signal
 from pathlib import Path
@@ -16,6 +17,7 @@ from kit.gateway_bench import BINARY, NDJSON, problem
 SCOPES = "/v1/scopes"
 STREAMS = "/v1/scopes/web/streams"
 EVENTS = "/v1/scopes/web/streams/log/events"
+COMMANDS_SECONDS_MAX = 60.0
 LARGE = 16 * 1024 * 1024 + 1
 
 
@@ -25,6 +27,7 @@ async def test_a_stream_lives_over_http_from_its_creation_to_its_end(tmp_path: P
         url = str(cluster.endpoints["gateway"])
         async with httpx.AsyncClient(base_url=url, timeout=40) as http:
             await create(http)
+            await follow_the_first_page(http)
             await append_in_every_form(http)
             position = await read_in_pages(http)
             await long_poll(http, position)
@@ -50,6 +53,23 @@ async def create(http: httpx.AsyncClient) -> None:
     listed = (await http.get(STREAMS)).json()["streams"]
     assert [stream["streamName"] for stream in listed] == ["log"]
     assert (await http.get(SCOPES)).json()["scopes"] == [{"scopeName": "web"}]
+
+
+async def follow_the_first_page(http: httpx.AsyncClient) -> None:
+    """The commands that the page shows work as they are."""
+    page = (await http.get("/", headers={"accept": "text/html"})).text
+    commands = html.unescape(page.partition("<pre>")[2].partition("</pre>")[0])
+    shell = await asyncio.create_subprocess_exec(
+        "sh", "-ec", commands, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(COMMANDS_SECONDS_MAX):
+        printed, _ = await shell.communicate()
+    assert shell.returncode == 0
+    assert printed.decode().split("\n")[2:4] == [
+        '{"stream":"hello/readings","events":1}',
+        '{"celsius": 21.5}',
+    ]
+    assert (await http.delete(f"{SCOPES}/hello?recursive=true")).status_code == 204
 
 
 async def append_in_every_form(http: httpx.AsyncClient) -> None:

@@ -11,7 +11,7 @@ from anabranch.common.wire.messages import Append, Appended, SegmentRead
 from anabranch.gateway.settings import Settings
 from kit.client_bench import STREAM, until
 from kit.fake_segstore import Fault, no_faults
-from kit.gateway_bench import BINARY, EVENTS, NDJSON, gateway, problem
+from kit.gateway_bench import BINARY, EVENTS, LINES, NDJSON, gateway, problem
 
 
 async def test_all_three_forms_arrive_with_their_keys() -> None:
@@ -32,6 +32,24 @@ async def test_all_three_forms_arrive_with_their_keys() -> None:
         "2": [b'{"k":2}'],
         None: [b"\x00\xff"],
     }
+
+
+async def test_plain_lines_are_one_request_that_may_be_repeated() -> None:
+    headers = {**LINES, "Routing-Key": "k", "Idempotency-Key": "log-1"}
+    async with gateway() as g:
+        answers = [
+            await g.http.post(EVENTS, content=b"one\r\n\xfftwo\n\nlast", headers=headers)
+            for _ in range(2)
+        ]
+        blocks = len(g.bench.segments[0].boundaries)
+        by_key = await g.bench.by_key()
+        keyed = await g.http.post(EVENTS, content="x", headers=LINES, params={"key_field": "k"})
+        empty = await g.http.post(EVENTS, content=b"", headers=LINES)
+
+    assert [answer.json()["events"] for answer in answers] == [4, 4]
+    assert by_key == {"k": [b"one\r", b"\xfftwo", b"", b"last"]}
+    assert blocks == 1
+    assert problem(keyed, 400) == problem(empty, 400) == "invalid-request"
 
 
 async def test_events_are_read_in_pages_that_neither_lose_nor_repeat() -> None:
@@ -103,21 +121,6 @@ async def test_an_answer_ends_with_the_event_that_reaches_its_size() -> None:
         rest = await g.http.get(EVENTS, params={"from": first.headers["next-position"]})
 
     assert [len(answer.text.splitlines()) for answer in (first, rest)] == [2, 1]
-
-
-async def test_an_event_that_is_not_json_stops_lines_and_passes_as_bytes() -> None:
-    accept = {"accept": "application/octet-stream"}
-    async with gateway() as g:
-        await g.http.post(EVENTS, json=1)
-        await g.http.post(EVENTS, content=b"\xff", headers=BINARY)
-        before = await g.http.get(EVENTS)
-        at = {"from": before.headers["next-position"]}
-        refused = await g.http.get(EVENTS, params=at)
-        passed = await g.http.get(EVENTS, params=at, headers=accept)
-
-    assert before.text == "1\n"
-    assert problem(refused, 406) == "not-acceptable"
-    assert (passed.content, passed.headers["content-type"]) == (b"\0\0\0\1\xff", accept["accept"])
 
 
 @pytest.mark.parametrize(

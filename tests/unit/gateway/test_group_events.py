@@ -64,7 +64,7 @@ async def test_events_come_as_server_sent_events_behind_a_message_that_names_the
     told = first["data"]
     assert (told["payload"], told["key"], told["offset"]) == ('{"a":1}', "k", 0)
     assert told["segment"] == f"{STREAM}/0.#epoch.0"
-    assert second["data"]["payloadBase64"] == base64.b64encode(b"\xff").decode()
+    assert second["data"]["payload_base64"] == base64.b64encode(b"\xff").decode()
 
 
 async def test_lines_of_json_say_the_same() -> None:
@@ -179,6 +179,7 @@ async def test_requests_that_make_no_sense_are_refused_before_anything_joins() -
     async with group() as g:
         get = g.http.get
         picture = await get(STREAMED, headers={"accept": "image/png"})
+        raw = await get(STREAMED, params={"encoding": "raw"})
         token = await get(STREAMED, params={"ack": "nonsense"})
         unnamed = await get(STREAMED, params={"reader": "a b"})
         empty = await get(STREAMED, params={"reader": ""})
@@ -189,6 +190,7 @@ async def test_requests_that_make_no_sense_are_refused_before_anything_joins() -
 
     assert problem(picture, 406) == "not-acceptable"
     assert head.status_code == 405
+    assert problem(raw, 400) == "invalid-request"
     assert problem(token, 400) == problem(empty, 400) == problem(wrong, 400) == "invalid-request"
     assert problem(unnamed, 400) == "invalid-name"
     assert problem(missing, 404) == "reader-group-not-found"

@@ -86,6 +86,17 @@ async def test_what_the_framework_refuses_is_a_problem_document_too() -> None:
             assert answer.json()["fields"]["at"].startswith("body")
 
 
+async def test_json_without_its_content_type_is_refused_with_the_header_to_send() -> None:
+    async with gateway() as g:
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        unread = await g.http.post("/v1/scopes", content=b'{"scopeName": "a"}', headers=form)
+        wrong = await g.http.post("/v1/scopes", json=[])
+
+    assert problem(unread, 400) == problem(wrong, 400) == "invalid-request"
+    assert "Content-Type: application/json" in unread.json()["remedy"]
+    assert "Content-Type" not in wrong.json()["remedy"]
+
+
 async def test_a_defect_is_told_without_its_text() -> None:
     async with gateway() as g:
 

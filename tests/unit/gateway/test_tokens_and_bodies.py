@@ -12,6 +12,7 @@ from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMed
 from anabranch.gateway.events.bodies import (
     BINARY,
     JSON,
+    LINES,
     NDJSON,
     Keys,
     binary_frames,
@@ -102,6 +103,32 @@ def test_bytes_are_one_event_whatever_they_are() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "events"),
+    [
+        (b"one\ntwo\n", [b"one", b"two"]),
+        (b"one\ntwo", [b"one", b"two"]),
+        (b"one\r\n two \r\n", [b"one\r", b" two \r"]),
+        (b"one\n\ntwo\n\n", [b"one", b"", b"two", b""]),
+        (b"\n", [b""]),
+        (b"\xff\x00\n{", [b"\xff\x00", b"{"]),
+    ],
+)
+def test_every_line_of_a_plain_text_is_an_event_without_its_end(
+    body: bytes, events: list[bytes]
+) -> None:
+    parsed = parse_events(body, LINES, Keys("k"), 10)
+
+    assert (parsed.payloads, parsed.keys) == (events, ["k"] * len(events))
+
+
+@given(st.lists(st.binary().filter(lambda line: b"\n" not in line), min_size=1))
+def test_plain_lines_come_back_as_they_were(lines: list[bytes]) -> None:
+    text = b"".join(line + b"\n" for line in lines)
+
+    assert parse_events(text, LINES, Keys(), 1000).payloads == lines
+
+
+@pytest.mark.parametrize(
     ("body", "media_type", "keys"),
     [
         (b"", JSON, Keys()),
@@ -113,6 +140,8 @@ def test_bytes_are_one_event_whatever_they_are() -> None:
         (b"\n\n", NDJSON, Keys()),
         (b'{"k":[1]}', NDJSON, Keys(field="k")),
         (b"x", BINARY, Keys(field="k")),
+        (b"", LINES, Keys()),
+        (b"x", LINES, Keys(field="k")),
     ],
 )
 def test_a_body_that_is_not_what_it_says_is_refused(
@@ -125,8 +154,11 @@ def test_a_body_that_is_not_what_it_says_is_refused(
 def test_other_refusals_of_bodies_have_their_own_names() -> None:
     with pytest.raises(BodyTooLarge):
         parse_events(b"1\n2\n3", NDJSON, Keys(), 2)
-    with pytest.raises(UnsupportedMediaType):
+    with pytest.raises(BodyTooLarge):
+        parse_events(b"\n\n\n", LINES, Keys(), 2)
+    with pytest.raises(UnsupportedMediaType) as unsupported:
         parse_events(b"1", "text/csv", Keys(), 2)
+    assert "text/plain" in unsupported.value.remedy
     with pytest.raises(InvalidRequest):
         Keys("a", "b")
 

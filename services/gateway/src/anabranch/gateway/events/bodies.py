@@ -1,8 +1,8 @@
 """Events as bodies of requests and answers. Pure.
 
-A request has one JSON event, one JSON event per line, or one event of arbitrary bytes. JSON is
-validated and stored as it was sent. An answer has one JSON event per line, or each event after its
-size as four bytes (big-endian).
+A request has one JSON event, one JSON event per line, one event of any text per line, or one event
+of arbitrary bytes. JSON is validated and stored as it was sent. An answer has one JSON event per
+line, or each event after its size as four bytes (big-endian).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMed
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+LINES = "text/plain"
 BINARY = "application/octet-stream"
+ACCEPTED = f"{JSON}, {NDJSON}, {LINES} or {BINARY}"
 
 _JSON_SPACE = b" \t\r\n"
 
@@ -53,23 +55,40 @@ def parse_events(body: bytes, media_type: str, keys: Keys, events_max: int) -> E
             lines = [body.strip(_JSON_SPACE)]
         case "application/x-ndjson" | "application/ndjson" | "application/jsonl":
             lines = [line for line in map(_stripped, body.split(b"\n")) if line]
-        case "application/octet-stream":
-            if keys.field is not None:
-                raise InvalidRequest(
-                    "an event of bytes has no fields",
-                    remedy="send the key in the header Routing-Key",
-                )
-            return EventsBody([body], _same_key(keys, 1))
+        case "text/plain" | "application/octet-stream":
+            return _without_fields(body, media_type, keys, events_max)
         case _:
             raise UnsupportedMediaType(
-                "events in this form are not accepted", media_type=media_type
+                "events in this form are not accepted",
+                remedy=f"send {ACCEPTED}",
+                media_type=media_type,
             )
-    if not lines:
-        raise InvalidRequest("the body contains no event", remedy="send one JSON value per line")
-    if len(lines) > events_max:
-        raise BodyTooLarge("too many events in one body", events=len(lines), limit=events_max)
+    _check_count(len(lines), events_max)
     found = [_key_in(line, number, keys.field) for number, line in enumerate(lines, 1)]
     return EventsBody(lines, found if keys.field is not None else _same_key(keys, len(lines)))
+
+
+def _without_fields(body: bytes, media_type: str, keys: Keys, events_max: int) -> EventsBody:
+    """The lines of a text without their ends, which are ``\\n``, or the body as one event."""
+    if keys.field is not None:
+        raise InvalidRequest(
+            "an event of plain text or bytes has no fields",
+            remedy="send the key in the header Routing-Key",
+        )
+    if media_type == BINARY:
+        return EventsBody([body], _same_key(keys, 1))
+    text = body.removesuffix(b"\n")
+    count = text.count(b"\n") + 1 if body else 0
+    _check_count(count, events_max)
+    return EventsBody(text.split(b"\n"), _same_key(keys, count))
+
+
+def _check_count(count: int, events_max: int) -> None:
+    """Raises InvalidRequest, BodyTooLarge."""
+    if not count:
+        raise InvalidRequest("the body contains no event", remedy="send one event per line")
+    if count > events_max:
+        raise BodyTooLarge("too many events in one body", events=count, limit=events_max)
 
 
 def ndjson_line(payload: bytes) -> bytes | None:

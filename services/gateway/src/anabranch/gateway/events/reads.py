@@ -5,11 +5,11 @@ wait, a second reader waits at the tail for the first event.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from anabranch.client import Client, EventBatch, EventReader, ReaderSettings, TimeWindow
+from anabranch.client import Client, Event, EventBatch, EventReader, ReaderSettings, TimeWindow
 from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import position_token, positions_of
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
@@ -48,33 +48,20 @@ class ReadEvents:
     incarnation: int
     positions: Positions = field(default_factory=dict)
     payloads: list[bytes] = field(default_factory=list)
-    places: list[tuple[str, int, int]] = field(default_factory=list)
-    """Parallel to `payloads`: segment, offset and index of the event."""
+    taken: list[tuple[EventBatch, int]] = field(default_factory=list)
+    """The batches of the payloads, each with the number of its events among them."""
     size_bytes: int = 0
     ended: bool = False
     """The stream is sealed and read to its end."""
     window: TimeWindow = UNKNOWN
     """The lower bound at the first event, and the upper bound behind the last one, if requested."""
-    cuts_before: list[tuple[int, Positions]] = field(default_factory=list)
-    """For each replacement of segments by successors: the number of events before it, and the
-    positions up to it.
-    """
 
-    def move_to(self, positions: Mapping[str, tuple[int, int]]) -> None:
-        """Note the reader's positions; a change of the segments means that successors took over."""
-        if positions.keys() != self.positions.keys():
-            self.cuts_before.append((len(self.payloads), self.positions))
-        self.positions = dict(positions)
-
-    def keep_first(self, count: int) -> None:
-        """Drop all but the first `count` events, so that the next read begins after these."""
-        end = len(self.places)
-        while self.cuts_before and self.cuts_before[-1][0] >= count:
-            end, self.positions = self.cuts_before.pop()
-        for segment, offset, index in reversed(self.places[count:end]):
-            self.positions[segment] = (offset, index)
-        del self.payloads[count:], self.places[count:]
-        self.ended = False
+    def first(self) -> Event | None:
+        """The first event, if there is one. Raises CorruptBlock."""
+        for batch, count in self.taken:
+            if count:
+                return batch.events_with(batch.payloads[:1])[0]
+        return None
 
     def next_position(self, stream: str) -> str:
         return position_token(stream, self.incarnation, self.positions)
@@ -164,10 +151,10 @@ class Reads:
             except EventsTruncated as error:
                 if found.payloads:
                     return  # the next read raises it, after these events
-                found.move_to(reader.positions())
+                found.positions = dict(reader.positions())
                 error.fields = {**error.fields, "next": found.next_position(request.stream)}
                 raise
-            found.move_to(reader.positions())
+            found.positions = dict(reader.positions())
             if batch is None:
                 return
             self._take(batch, request, found)
@@ -190,7 +177,7 @@ class Reads:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left_s, PATIENCE_S)):
                         batch = await reader.next_batch()
-                        found.move_to(reader.positions())
+                        found.positions = dict(reader.positions())
                         if batch is None:
                             found.ended = True
                         else:
@@ -212,14 +199,15 @@ class Reads:
 
     def _take(self, batch: EventBatch, request: ReadRequest, found: ReadEvents) -> None:
         """Take the batch's events that still fit, and at least one if there are none yet."""
-        offset, first = batch.start
-        for index, payload in enumerate(batch.payloads, first):
+        for count, payload in enumerate(batch.payloads):
             if self._is_enough(request, found):
-                found.positions[batch.segment] = (offset, index)
+                offset, first = batch.start
+                found.positions[batch.segment] = (offset, first + count)
+                found.taken.append((batch, count))
                 return
             found.payloads.append(payload)
-            found.places.append((batch.segment, offset, index))
             found.size_bytes += len(payload)
+        found.taken.append((batch, len(batch)))
         found.positions[batch.segment] = batch.next
 
 

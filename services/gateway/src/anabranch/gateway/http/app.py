@@ -19,6 +19,7 @@ from anabranch.gateway.http.openapi import describe
 from anabranch.gateway.http.routes import (
     cluster,
     control,
+    docs_page,
     events,
     group_events,
     group_readers,
@@ -34,6 +35,7 @@ from anabranch.gateway.http.routes import (
     transaction_events,
     transactions,
     tunnels,
+    welcome,
     work,
     writer_times,
 )
@@ -66,6 +68,7 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     """Build the application over these parts."""
     api = FastAPI(
         title="Anabranch gateway",
+        description=welcome.DESCRIPTION,
         version="1",
         docs_url=None,
         redoc_url=None,
@@ -75,6 +78,8 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     api.state.parts = parts
     add_handlers(api)
     others = [
+        *welcome.routes(),
+        *docs_page.routes(),
         *health.routes(),
         *group_events.routes(),
         *transaction_events.routes(),

@@ -1,17 +1,46 @@
 """The OpenAPI document: FastAPI describes its own routes; this module adds the plain ones."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import FastAPI
 
 from anabranch.common.contracts import tunnel
-from anabranch.gateway.events.bodies import BINARY, JSON, NDJSON
+from anabranch.gateway.events.bodies import BINARY, JSON, LINES, NDJSON
+from anabranch.gateway.events.records import RECORD_ENCODINGS, Encoding
 from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
-from anabranch.gateway.http.routes import events, group_events, health, transaction_events
+from anabranch.gateway.http.routes import (
+    docs_page,
+    event_queries,
+    events,
+    group_events,
+    health,
+    transaction_events,
+    welcome,
+)
 
 Document = dict[str, Any]
+
+TAGS = {
+    "about": "This gateway",
+    "scopes": "Namespaces of streams and reader groups",
+    "streams": "Streams and their configuration",
+    "events": "Writing and reading events",
+    "transactions": "Events that become readable together, or never",
+    "reader groups": "Readers that share the segments of streams",
+    "scaling": "Splitting and merging segments, by hand and by load",
+    "segments": "Segments and cuts of a stream",
+    "policies": "Retention and watermarks",
+    "writers": "The times that writers note",
+    "operations": "Changes that continue, and work that is stopped",
+    "cluster": "Controllers, segment stores and containers",
+    "control": "Requests to the cluster by their names",
+    "stores": "Tunnels to segment stores",
+    "health": "For probes and for Prometheus",
+}
+"""The groups of routes, in the order in which a page shows them."""
 
 _METHODS = ("get", "put", "post", "delete")
 _PROBLEM_SCHEMA: Document = {
@@ -52,6 +81,7 @@ def describe(api: FastAPI) -> None:
 
 
 def _completed(document: Document) -> Document:
+    document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     schemas = document["components"]["schemas"]
     schemas["Problem"] = _PROBLEM_SCHEMA
     for name in ("HTTPValidationError", "ValidationError"):
@@ -62,6 +92,11 @@ def _completed(document: Document) -> Document:
     paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
     paths[tunnel.PATH] = {"get": _open_tunnel()}
+    for path in welcome.PATHS:
+        paths[path] = {"get": _get_welcome()}
+    paths[docs_page.PATH] = {"get": _get_page("The interface as a page", welcome.HTML)}
+    asset_types = sorted({*docs_page.BUNDLED.values(), *docs_page.OWN.values()})
+    paths[docs_page.ASSET_PATH] = {"get": _get_page("A file of this page", *asset_types)}
     for path in [route.path for route in health.routes()]:
         paths[path] = {"get": {"tags": ["health"], "responses": {"200": {"description": "OK"}}}}
     for path, item in paths.items():
@@ -111,6 +146,7 @@ def _post_events() -> Document:
             "content": {
                 JSON: {"schema": anything},
                 NDJSON: {"schema": {"type": "string"}},
+                LINES: {"schema": {"type": "string", "minLength": 1}},
                 BINARY: {"schema": {"type": "string", "format": "binary"}},
             },
         },
@@ -154,7 +190,10 @@ def _post_transaction_events(*of_part: str) -> Document:
 
 
 def _get_events() -> Document:
-    most = events.EVENTS_COUNT_LIMIT
+    most = event_queries.EVENTS_COUNT_LIMIT
+    at_ms: Document = {"schema": {"type": "integer"}}
+    text: Document = {"schema": {"type": "string"}}
+    end: Document = {"Next-Position": text, "End-Of-Stream": text}
     return {
         "tags": ["events"],
         "summary": "Read events from a position; continue at Next-Position, or at an event's id",
@@ -162,17 +201,29 @@ def _get_events() -> Document:
             _parameter("from", "query", {"type": "string", "default": "head"}),
             _parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
             _parameter("wait", "query", {"type": "number", "minimum": 0}),
+            _parameter("encoding", "query", _enum(Encoding, Encoding.JSON)),
+            _parameter("time_window", "query", {"type": "boolean", "default": False}),
+            _parameter("Last-Event-ID", "header", {"type": "string"}),
         ],
         "responses": {
             "200": {
-                "description": "Events, possibly none",
-                "headers": {"Next-Position": {"schema": {"type": "string"}}},
+                "description": "Events, possibly none; a raw one has its place, time and key",
+                "headers": {
+                    **end,
+                    "Time-Lower-Ms": at_ms,
+                    "Time-Upper-Ms": at_ms,
+                    "Event-Pointer": text,
+                    "Timestamp-Ms": at_ms,
+                    "Routing-Key": text,
+                    "Routing-Key-Base64": text,
+                },
                 "content": {
                     NDJSON: {"schema": {"type": "string"}},
                     BINARY: {"schema": {"type": "string", "format": "binary"}},
                     SSE: {"schema": {"type": "string"}},
                 },
-            }
+            },
+            "204": {"description": "No raw event yet", "headers": end},
         },
     }
 
@@ -186,6 +237,7 @@ def _get_group_events() -> Document:
             _parameter("reader", "query", {"type": "string", "minLength": 1, "maxLength": 255}),
             _parameter("ack", "query", token),
             _parameter("Last-Event-ID", "header", token),
+            _parameter("encoding", "query", _enum(RECORD_ENCODINGS, Encoding.JSON)),
         ],
         "responses": {
             "200": {
@@ -199,6 +251,32 @@ def _get_group_events() -> Document:
     }
 
 
+def _get_welcome() -> Document:
+    described = _get_page("What answers here, and where to continue", welcome.HTML)
+    text: Document = {"type": "string"}
+    fields = ("name", "version", "description")
+    described["responses"]["200"]["content"][JSON] = {
+        "schema": {
+            "type": "object",
+            "required": [*fields, "links"],
+            "properties": {
+                **dict.fromkeys(fields, text),
+                "links": {"type": "object", "additionalProperties": text},
+            },
+        }
+    }
+    return described
+
+
+def _get_page(summary: str, *media_types: str) -> Document:
+    content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+    return {
+        "tags": ["about"],
+        "summary": summary,
+        "responses": {"200": {"description": "OK", "content": content}},
+    }
+
+
 def _open_tunnel() -> Document:
     return {
         "tags": ["stores"],
@@ -206,6 +284,10 @@ def _open_tunnel() -> Document:
         "description": f"The subprotocol is {tunnel.SUBPROTOCOL}. Without a WebSocket: 426.",
         "responses": {"101": {"description": "The gateway has reached the store"}},
     }
+
+
+def _enum(values: Iterable[Encoding], default: Encoding) -> Document:
+    return {"type": "string", "enum": [str(each) for each in values], "default": str(default)}
 
 
 def _parameter(name: str, where: str, schema: Document) -> Document:

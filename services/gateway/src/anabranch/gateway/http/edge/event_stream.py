@@ -6,7 +6,6 @@ its messages, when its caller goes, or when the caller reads nothing for too lon
 """
 
 import asyncio
-import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import NamedTuple
@@ -14,7 +13,6 @@ from typing import NamedTuple
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from anabranch.client import Event
 from anabranch.common.errors import NotAcceptable
 from anabranch.gateway.events.bodies import NDJSON
 from anabranch.gateway.http.edge.intake import without_deadline
@@ -120,23 +118,6 @@ class EventStream:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def fields_of(event: Event) -> dict[str, object]:
-    """An event as data; a payload that is not UTF-8 becomes `payloadBase64`."""
-    payload: dict[str, object]
-    try:
-        payload = {"payload": event.payload.decode()}
-    except UnicodeDecodeError:
-        payload = {"payloadBase64": base64.b64encode(event.payload).decode()}
-    return {
-        **payload,
-        "key": event.key,
-        "timestampMs": event.timestamp_ms,
-        "segment": event.segment,
-        "offset": event.offset,
-        "index": event.event_index,
-    }
 
 
 def _sse(message: Message) -> bytes:

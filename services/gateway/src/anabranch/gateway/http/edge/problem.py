@@ -149,7 +149,12 @@ async def _on_wrong_input(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    told = InvalidRequest(f"the request is wrong: {str(first['msg']).lower()}", at=where)
+    is_unread = where == "body" and "json" not in request.headers.get("content-type", "")
+    told = InvalidRequest(
+        f"the request is wrong: {str(first['msg']).lower()}",
+        remedy="send JSON with the header Content-Type: application/json" if is_unread else None,
+        at=where,
+    )
     return problem_of(told, request.url.path)
 
 
@@ -159,7 +164,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     phrase = http.HTTPStatus(error.status_code).phrase
     told = InvalidRequest(
         f"{phrase.lower()}: {request.method} {request.url.path}",
-        remedy="see /openapi.json for the available routes",
+        remedy="see /docs, or /openapi.json, for the available routes",
     )
     response = problem_of(told, request.url.path)
     document = msgspec.json.decode(response.body)

@@ -1,28 +1,23 @@
 """Append and read events: plain routes without a model per event.
 
 POST answers when every event of the body is durable. GET answers with events and, in the header
-`Next-Position`, with the position to continue from. With server-sent events, the ids of the
-messages are these positions. With `time_window=true`, headers or `window` messages give the window
-of event time.
+`Next-Position`, with the position to continue from: as lines, after their sizes, or a single one as
+its bytes. With server-sent events, the ids of the messages are these positions. With
+`time_window=true`, headers or `window` messages give the window of event time.
 """
 
+import base64
 import hashlib
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterable, Iterator
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch.client import TimeWindow
+from anabranch.client import Event, TimeWindow
 from anabranch.client.transactions.part import PartReport
-from anabranch.common.errors import (
-    AnabranchError,
-    EventsTruncated,
-    InvalidRequest,
-    NotAcceptable,
-)
+from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
 from anabranch.gateway.events.appends import Idempotency
 from anabranch.gateway.events.bodies import (
     BINARY,
@@ -30,39 +25,25 @@ from anabranch.gateway.events.bodies import (
     NDJSON,
     Keys,
     binary_frames,
-    ndjson_line,
     parse_events,
 )
 from anabranch.gateway.events.following import Following
-from anabranch.gateway.events.reads import ReadEvents, ReadRequest
-from anabranch.gateway.http.edge.event_stream import (
-    NDJSON_ACCEPTED,
-    SSE,
-    EventStream,
-    Form,
-    Message,
-    fields_of,
-)
+from anabranch.gateway.events.reads import ReadEvents
+from anabranch.gateway.events.records import Encoding, lines_of, record_of
+from anabranch.gateway.http.edge.event_stream import SSE, EventStream, Form, Message
 from anabranch.gateway.http.edge.problem import document_of
 from anabranch.gateway.http.models.answers import stream_at
+from anabranch.gateway.http.routes.event_queries import (
+    form_of,
+    page_of,
+    record_encoding_of,
+    start_of,
+    wants_window,
+)
 from anabranch.gateway.http.routes.parts import Parts, parts_of
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
-EVENTS_COUNT_DEFAULT = 1000
-EVENTS_COUNT_LIMIT = 10_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
-START_LENGTH_MAX = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A GET's query."""
-
-    start: str
-    events_max: int
-    wait_s: float
-    binary: bool
-    window: bool
 
 
 def routes() -> list[Route]:
@@ -98,32 +79,66 @@ async def append_to(destination: str, request: Request) -> tuple[int, PartReport
 
 
 async def read_events(request: Request) -> Response | EventStream:
-    """200 with the events, if any; see `problem` for errors."""
+    """200 with the events, if any; 204 without the one raw event; see `problem` for errors."""
     parts = parts_of(request)
     stream = _stream(request)
-    if _wants(SSE, request):
+    form = form_of(_header(request, "accept"))
+    if form == SSE:
         return await follow_events(request, parts, stream)
-    wanted = _wanted(request, parts)
-    found = await parts.reads.read(
-        ReadRequest(stream, wanted.start, wanted.events_max, wanted.wait_s, wanted.window)
-    )
-    body = binary_frames(found.payloads) if wanted.binary else _lines(found, stream)
+    wanted = page_of(stream, request.query_params, form, parts.settings.wait_s_max)
+    found = await parts.reads.read(wanted.request)
+    headers = _headers(found, stream)
+    if wanted.encoding is Encoding.RAW:
+        answer = _raw(found, headers)
+    elif wanted.framed:
+        answer = Response(binary_frames(found.payloads), headers=headers, media_type=BINARY)
+    else:
+        lines = lines_of(found.taken, wanted.encoding)
+        answer = Response(lines, headers=headers, media_type=NDJSON)
     parts.metrics.events_out += len(found.payloads)
+    return answer
+
+
+def _headers(found: ReadEvents, stream: str) -> dict[str, str]:
+    """The headers of a page: the next position, the window and the end, as far as known."""
     headers = {"next-position": found.next_position(stream), "cache-control": "no-store"}
     headers |= {name: str(at_ms) for name, at_ms in _bounds(found.window) if at_ms is not None}
     if found.ended:
         headers["end-of-stream"] = "true"
-    return Response(body, headers=headers, media_type=BINARY if wanted.binary else NDJSON)
+    return headers
+
+
+def _raw(found: ReadEvents, headers: dict[str, str]) -> Response:
+    """The bytes of the one event, with its place, time and key as headers; 204 if there is none."""
+    event = found.first()
+    if event is None:
+        return Response(status_code=204, headers=headers)
+    headers |= {
+        "event-pointer": event.pointer,
+        "timestamp-ms": str(event.timestamp_ms),
+        "x-content-type-options": "nosniff",
+    }
+    if event.key is not None:
+        headers |= _key_header(event.key)
+    return Response(event.payload, headers=headers, media_type=BINARY)
+
+
+def _key_header(key: str) -> dict[str, str]:
+    """The key as UTF-8, as a request sends it; in base64 if a header cannot hold its characters."""
+    if key.isprintable() and key == key.strip():
+        return {"routing-key": key.encode().decode("latin-1")}
+    return {"routing-key-base64": base64.b64encode(key.encode()).decode()}
 
 
 async def follow_events(request: Request, parts: Parts, stream: str) -> EventStream:
     """200, then server-sent events from a position, for as long as the caller listens."""
-    start = request.headers.get("last-event-id") or _from(request)
-    with_windows = _wants_window(request)
+    query = request.query_params
+    start = request.headers.get("last-event-id") or start_of(query)
+    encoding, with_windows = record_encoding_of(query), wants_window(query)
     following = await parts.reads.follow(stream, start)
-    form = Form(sse=True)
+    form, path = Form(sse=True), request.url.path
     return EventStream(
-        _followed(parts, following, form, request.url.path, with_windows=with_windows),
+        _followed(parts, following, form, path=path, encoding=encoding, with_windows=with_windows),
         form,
         send_timeout_s=parts.settings.ack_wait_s,
         closed=following.close,
@@ -131,7 +146,13 @@ async def follow_events(request: Request, parts: Parts, stream: str) -> EventStr
 
 
 async def _followed(
-    parts: Parts, following: Following, form: Form, path: str, *, with_windows: bool
+    parts: Parts,
+    following: Following,
+    form: Form,
+    *,
+    path: str,
+    encoding: Encoding,
+    with_windows: bool,
 ) -> AsyncGenerator[bytes, None]:
     position = following.position()
     yield form.opening(Message({"position": position}, position, "position"))
@@ -150,13 +171,15 @@ async def _followed(
                 yield form.of([Message({"reason": "end"}, name="end")])
                 return
             parts.metrics.events_out += len(found)
-            yield (
-                form.of(Message(fields_of(event), token) for token, event in found)
-                or form.sign_of_life
-            )
+            yield (form.of(_messages(found, encoding)) or form.sign_of_life)
         yield form.of([Message({"reason": "stopping"}, name="end")])
     except AnabranchError as error:
         yield form.of([Message(document_of(error, path), name="problem")])
+
+
+def _messages(found: Iterable[tuple[str, Event]], encoding: Encoding) -> Iterator[Message]:
+    for token, event in found:
+        yield Message(record_of(event, encoding), token)
 
 
 def _window_message(window: TimeWindow) -> Message:
@@ -164,90 +187,13 @@ def _window_message(window: TimeWindow) -> Message:
     return Message({"lowerMs": window.lower_ms, "upperMs": window.upper_ms}, name="window")
 
 
-def _lines(found: ReadEvents, stream: str) -> bytes:
-    """The events as lines, up to the first event that is not JSON.
-
-    Raises NotAcceptable if the very first event is not JSON.
-    """
-    lines: list[bytes] = []
-    for payload in found.payloads:
-        line = ndjson_line(payload)
-        if line is None:
-            break
-        lines.append(line)
-    if len(lines) < len(found.payloads):
-        if not lines:
-            raise NotAcceptable("the next event is not JSON", stream=stream)
-        found.keep_first(len(lines))
-    return b"".join(part for line in lines for part in (line, b"\n"))
-
-
 def _stream(request: Request) -> str:
     return str(stream_at(request.path_params["scope"], request.path_params["stream"]))
-
-
-def _wanted(request: Request, parts: Parts) -> _Wanted:
-    query = request.query_params
-    return _Wanted(
-        start=_from(request),
-        events_max=int(
-            _number(query.get("max_events", str(EVENTS_COUNT_DEFAULT)), "max_events", 1)
-        ),
-        wait_s=_number(query.get("wait", "0"), "wait", 0, parts.settings.wait_s_max),
-        binary=_wants(BINARY, request),
-        window=_wants_window(request),
-    )
-
-
-def _wants_window(request: Request) -> bool:
-    """Whether the window of event time is requested. Raises InvalidRequest."""
-    text = request.query_params.get("time_window", "false")
-    if text not in ("true", "false"):
-        raise InvalidRequest("time_window is neither true nor false", name="time_window")
-    return text == "true"
 
 
 def _bounds(window: TimeWindow) -> tuple[tuple[str, int | None], ...]:
     """The window as headers."""
     return (("time-lower-ms", window.lower_ms), ("time-upper-ms", window.upper_ms))
-
-
-def _number(text: str, name: str, least: int, most: float = EVENTS_COUNT_LIMIT) -> float:
-    """A number in [least, most]; whole if `least` is 1. Raises InvalidRequest."""
-    try:
-        value = float(int(text)) if least else float(text)
-    except (ValueError, OverflowError):
-        value = -1.0
-    if not least <= value <= most:  # also false for NaN
-        raise InvalidRequest(
-            f"{name} is out of range", remedy=f"send a number from {least} to {most:g}", name=name
-        )
-    return value
-
-
-def _from(request: Request) -> str:
-    start = request.query_params.get("from", "head")
-    if not start or len(start) > START_LENGTH_MAX:
-        raise InvalidRequest(
-            "from is empty or too long", remedy="send head, tail, a time or a position"
-        )
-    return start
-
-
-def _wants(form: str, request: Request) -> bool:
-    """Whether this is the first supported form in the Accept header. Raises NotAcceptable."""
-    accept = _header(request, "accept")
-    if not accept.strip():
-        return form == NDJSON
-    for item in accept.split(","):
-        media_type = item.partition(";")[0].strip().lower()
-        if media_type in (BINARY, SSE):
-            return form == media_type
-        if media_type in NDJSON_ACCEPTED:
-            return form == NDJSON
-    raise NotAcceptable(
-        "events are not available in this form", remedy=f"accept {NDJSON}, {BINARY} or {SSE}"
-    )
 
 
 def _idempotency(

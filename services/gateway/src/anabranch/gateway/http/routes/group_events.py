@@ -21,15 +21,16 @@ from anabranch.common.errors import (
 )
 from anabranch.gateway.events.delivery import Delivered, parse_token
 from anabranch.gateway.events.held_reader import Feed, FeedEnd
+from anabranch.gateway.events.records import Encoding, record_of
 from anabranch.gateway.http.edge.event_stream import (
     EventStream,
     Form,
     Message,
-    fields_of,
     wanted_form,
 )
 from anabranch.gateway.http.edge.problem import document_of
 from anabranch.gateway.http.models.answers import group_at
+from anabranch.gateway.http.routes.event_queries import record_encoding_of
 from anabranch.gateway.http.routes.parts import Parts, parts_of
 
 PATH = "/v1/scopes/{scope}/readergroups/{group}/events"
@@ -48,6 +49,7 @@ async def stream_events(request: Request) -> EventStream:
     parts = parts_of(request)
     group = str(group_at(request.path_params["scope"], request.path_params["group"]))
     form = wanted_form(request.headers.get("accept", ""))
+    encoding = record_encoding_of(request.query_params)
     reader_id = request.query_params.get("reader")
     if reader_id is not None and not 1 <= len(reader_id) <= READER_ID_LENGTH_MAX:
         raise InvalidRequest("the reader's id is empty or too long")
@@ -59,7 +61,7 @@ async def stream_events(request: Request) -> EventStream:
         feed.close()
 
     return EventStream(
-        _pieces(parts, feed, form, request.url.path, is_known=is_known),
+        _pieces(parts, feed, form, path=request.url.path, encoding=encoding, is_known=is_known),
         form,
         send_timeout_s=parts.settings.ack_wait_s,
         closed=closed,
@@ -68,7 +70,7 @@ async def stream_events(request: Request) -> EventStream:
 
 
 async def _pieces(
-    parts: Parts, feed: Feed, form: Form, path: str, *, is_known: bool
+    parts: Parts, feed: Feed, form: Form, *, path: str, encoding: Encoding, is_known: bool
 ) -> AsyncGenerator[bytes, None]:
     held = feed.held
     try:
@@ -86,7 +88,7 @@ async def _pieces(
                 yield form.of([Message({"reason": found.reason}, name="end")])
                 return
             parts.metrics.events_out += len(found)
-            yield form.of([_event(feed, event) for event in found]) or form.sign_of_life
+            yield (form.of(_event(feed, event, encoding) for event in found) or form.sign_of_life)
     except AnabranchError as error:
         await parts.group_readers.drop(held)
         yield form.of([Message(document_of(error, path), name="problem")])
@@ -99,5 +101,6 @@ def _reader(feed: Feed, *, is_known: bool) -> Message:
     return Message(told, delivery.token(delivery.acknowledged), "reader")
 
 
-def _event(feed: Feed, delivered: Delivered) -> Message:
-    return Message(fields_of(delivered.event), feed.held.delivery.token(delivered.number))
+def _event(feed: Feed, delivered: Delivered, encoding: Encoding) -> Message:
+    record = record_of(delivered.event, encoding)
+    return Message(record, feed.held.delivery.token(delivered.number))
