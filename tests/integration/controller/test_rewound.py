@@ -15,7 +15,8 @@ from anabranch.common.errors import AnabranchError, StreamRewound
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.service import Lifetime, expected_errors
+from anabranch.common.runtime.exit_codes import expected_errors
+from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller
 from kit.controller_caller import Caller, StartController, refusal_of, until

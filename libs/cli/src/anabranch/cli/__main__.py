@@ -4,6 +4,7 @@
 SIGTERM · 141 the reader of the output is gone. An error of the project prints no traceback.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -14,8 +15,7 @@ from cyclopts import CycloptsError
 from anabranch.cli.app import entry
 from anabranch.cli.output import print_error, print_usage_error
 from anabranch.common.errors import AnabranchError
-from anabranch.common.runtime.logs import configure_logs
-from anabranch.common.runtime.service import expected_errors
+from anabranch.common.runtime.exit_codes import expected_errors
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -60,7 +60,7 @@ def main() -> None:
     the end of its lease.
     """
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    configure_logs("cli", "error")
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     sys.exit(run(sys.argv[1:]))
 
 

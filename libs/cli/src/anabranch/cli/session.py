@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import uvloop
 from cyclopts import Parameter
 
 from anabranch.cli.client_session import Session
 from anabranch.cli.output import Output
 from anabranch.client import Client, connect
 from anabranch.common.errors import InvalidRequest, InvalidSetting, Unavailable
+from anabranch.common.runtime.loops import loop_factory
 from anabranch.common.runtime.nats_target import ENDPOINTS_FILE
 
 CONNECT_TIMEOUT_S = 3.0
@@ -116,5 +116,5 @@ async def session_on(place: str) -> AsyncIterator[Session]:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end; Ctrl-C cancels the work in order and raises KeyboardInterrupt."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(work)
