@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BUDGET ?= 60
 # One more than processors, because tests wait: each imports and collects everything for itself.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
-MEMBERS := libs/common libs/client libs/cli libs/spark services/controller services/segstore services/gateway
+MEMBERS := libs/anabranch libs/common libs/client libs/cli libs/spark services/controller services/segstore services/gateway
 
 # The tests start hundreds of processes: none of them shall compile what another one has compiled.
 export PYTHONDONTWRITEBYTECODE :=

@@ -3,10 +3,10 @@
 Prints requirements with their hashes, to be installed with ``--require-hashes --no-deps``. With
 `--folders` it prints the folders of the project's own parts instead, in the same closure.
 
-What our parts need is read from their pyproject.toml (extras left out: an image that wants one
-declares it). What a third-party package needs is read from the lock, which names under each
-package, as ``# via``, the packages that asked for it. Those may include extras that another part
-asked for; so the result can be larger than needed, never smaller.
+What our parts need is read from their pyproject.toml, with the extras that they ask of each other:
+``anabranch-common[service]``. What a third-party package needs is read from the lock, which names
+under each package, as ``# via``, the packages that asked for it. Those may include extras that
+another part asked for; so the result can be larger than needed, never smaller.
 
 Needs the standard library alone, because it runs before anything is installed.
 """
@@ -14,11 +14,12 @@ Needs the standard library alone, because it runs before anything is installed.
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_EXTRAS = re.compile(r"[^\[;]*\[([^\]]*)\]")
 _VIA = re.compile(r"^    #(?: via)?(?:\s+(\S+))?\s*$")
 
 
@@ -33,10 +34,13 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of our own distributions: where it lies and the names that it asks for."""
+    """One of our own distributions: where it lies, and the requirements of each of its extras.
+
+    The extra "" holds what it needs in any case.
+    """
 
     folder: str
-    needs: frozenset[str]
+    needs: Mapping[str, Sequence[str]]
 
 
 def canonical(requirement: str) -> str:
@@ -45,6 +49,12 @@ def canonical(requirement: str) -> str:
     if found is None:
         raise SystemExit(f"not a requirement: {requirement}")
     return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def extras(requirement: str) -> list[str]:
+    """The extras that a requirement names, and "" for what it needs in any case."""
+    found = _EXTRAS.match(requirement)
+    return ["", *(one.strip() for one in found[1].split(","))] if found else [""]
 
 
 def read_lock(text: str) -> list[Pin]:
@@ -65,22 +75,34 @@ def read_parts(root: Path) -> dict[str, Part]:
     parts = {}
     for path in sorted(root.glob("*/*/pyproject.toml")):
         project = tomllib.loads(path.read_text())["project"]
-        needs = frozenset(canonical(text) for text in project.get("dependencies", []))
+        needs = {"": project.get("dependencies", []), **project.get("optional-dependencies", {})}
         folder = path.parent.relative_to(root).as_posix()
         parts[canonical(project["name"])] = Part(folder, needs)
     return parts
 
 
-def own_closure(wanted: Collection[str], parts: Mapping[str, Part]) -> list[str]:
-    """The parts that `wanted` consist of, themselves included, sorted; third parties left out."""
-    found: set[str] = set()
-    waiting = [name for name in wanted if name in parts]
+def closure(wanted: Iterable[str], parts: Mapping[str, Part]) -> tuple[list[str], list[str]]:
+    """Our own parts that the requirements consist of, and the third parties; both sorted."""
+    own: set[tuple[str, str]] = set()
+    others: set[str] = set()
+    waiting = list(wanted)
     while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += sorted(parts[name].needs & parts.keys())
-    return sorted(found)
+        requirement = waiting.pop()
+        name = canonical(requirement)
+        if name not in parts:
+            others.add(name)
+            continue
+        for extra in extras(requirement):
+            if (name, extra) not in own:
+                own.add((name, extra))
+                waiting += _needs(name, extra, parts)
+    return sorted({name for name, _ in own}), sorted(others)
+
+
+def _needs(name: str, extra: str, parts: Mapping[str, Part]) -> Sequence[str]:
+    if extra not in parts[name].needs:
+        raise SystemExit(f"no such extra: {name}[{extra}]")
+    return parts[name].needs[extra]
 
 
 def needed(pins: Iterable[Pin], roots: Collection[str]) -> list[Pin]:
@@ -102,17 +124,15 @@ def needed(pins: Iterable[Pin], roots: Collection[str]) -> list[Pin]:
 
 def main(arguments: list[str], root: Path) -> str:
     """What the command prints."""
-    wanted = [canonical(name) for name in arguments if name != "--folders"]
     parts = read_parts(root)
-    own = own_closure(wanted, parts)
-    needs = {*wanted, *(need for name in own for need in parts[name].needs)}
-    unknown = {need for need in needs if need.startswith("anabranch-")} - parts.keys()
+    own, others = closure((name for name in arguments if name != "--folders"), parts)
+    unknown = [name for name in others if name.startswith("anabranch-")]
     if unknown:
-        raise SystemExit(f"no such part: {', '.join(sorted(unknown))}")
+        raise SystemExit(f"no such part: {', '.join(unknown)}")
     if arguments[0] == "--folders":
         return " ".join(f"./{parts[name].folder}" for name in own)
     pins = read_lock((root / "requirements.lock").read_text())
-    return "\n".join(pin.text for pin in needed(pins, needs - parts.keys()))
+    return "\n".join(pin.text for pin in needed(pins, others))
 
 
 if __name__ == "__main__":

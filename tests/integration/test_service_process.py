@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
-from anabranch.common.runtime.service import EXIT_DISK_FAILED
+from anabranch.common.runtime.exit_codes import EXIT_DISK_FAILED
 
 PROGRAM = """
 import asyncio

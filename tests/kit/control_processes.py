@@ -27,7 +27,7 @@ from anabranch.common.errors import AnabranchError, OperationNotFound
 from anabranch.common.model.hashing import shard_of
 from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.health import PORT_FILE_VARIABLE
+from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE
 from kit.controller_caller import Caller
 from kit.infra import NatsServer
 from kit.sim_segments import SimSegments

@@ -35,6 +35,8 @@ from typing import Any, cast
 
 import pytest
 
+import anabranch.client
+
 PRELOADED = (
     "anabranch.controller.wiring",
     "anabranch.controller.metadata",
@@ -241,6 +243,8 @@ def fork_orphan(parent: int, prepare: Callable[[], None]) -> int:
 def serve(connection: socket.socket) -> None:
     for name in PRELOADED:
         importlib.import_module(name)
+    for name in anabranch.client.__all__:
+        getattr(anabranch.client, name)
     status = Path("/proc/self/status").read_text()
     assert "\nThreads:\t1\n" in status, "a process that has threads cannot be forked"
     gc.collect()

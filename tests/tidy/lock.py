@@ -9,7 +9,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-OWN_PREFIX = "anabranch-"
+OWN_NAMESPACE = "anabranch"
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)(?:\s*;\s*([^\\\n]+?))?\s*\\?$", re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ def declared_requirements(root: Path) -> list[Requirement]:
     ):
         texts += _declared(tomllib.loads(path.read_text()))
     requirements = [Requirement(text) for text in texts]
-    return [one for one in requirements if not one.name.startswith(OWN_PREFIX)]
+    return [one for one in requirements if one.name.split("-")[0] != OWN_NAMESPACE]
 
 
 def drift(declared: Iterable[Requirement], locked: Mapping[str, list[str]]) -> list[str]:

@@ -16,9 +16,9 @@ from anabranch.common.contracts.membership import (
 )
 from anabranch.common.contracts.queries import ListNodes, NodeList
 from anabranch.common.errors import ProcessReplaced
-from anabranch.common.errors.expected import expected_errors
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.exit_codes import expected_errors
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.peers import Peers
 from anabranch.controller.settings import Settings

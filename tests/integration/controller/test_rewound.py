@@ -12,10 +12,10 @@ from anabranch.common.contracts import subjects
 from anabranch.common.contracts.cluster import ShardHeads
 from anabranch.common.contracts.commands import CreateScope
 from anabranch.common.errors import AnabranchError, StreamRewound
-from anabranch.common.errors.expected import expected_errors
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.exit_codes import expected_errors
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring import run_controller

@@ -44,9 +44,9 @@ from anabranch.common.model.watermark import (
     watermark_segment,
 )
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.exit_codes import EXIT_DISK_FAILED
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.nats_target import nats_target
-from anabranch.common.runtime.service import EXIT_DISK_FAILED
 from anabranch.common.wire.block import Block
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (

@@ -1,20 +1,19 @@
 """Servers as processes of this machine: loopback, any free port, data in a directory.
 
-A program is found by ``ANABRANCH_NATS_SERVER_BIN`` or ``ANABRANCH_REDIS_SERVER_BIN``, on PATH, or
-beside the interpreter, where the packages of the test environment put it.
+A program is found where `anabranch up` finds it: by ``ANABRANCH_NATS_SERVER_BIN`` or
+``ANABRANCH_REDIS_SERVER_BIN``, on PATH, or in the wheels of the test environment.
 """
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anabranch.cli.up.binaries import NATS, REDIS, places
 from kit.infra import LOOPBACK, STOP_SECONDS_MAX, Server
 from kit.infra.settings import (
     REDIS_OPTIONS,
@@ -28,13 +27,11 @@ from kit.infra.settings import (
 
 def find_program(name: str) -> Path:
     """A server program. Raises FileNotFoundError."""
-    variable = f"ANABRANCH_{name.upper().replace('-', '_')}_BIN"
-    beside = Path(sys.executable).parent / name
-    named = os.environ.get(variable) or shutil.which(name)
-    found = Path(named) if named else beside
-    if not found.is_file():
-        raise FileNotFoundError(f"no {name}: set {variable}")
-    return found
+    [program] = [each for each in (NATS, REDIS) if each.name == name]
+    for _, path in places(program):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"no {name}: set {program.variable}")
 
 
 @dataclass

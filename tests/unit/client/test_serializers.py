@@ -100,6 +100,7 @@ def test_without_pyarrow_arrows_serializer_says_what_to_install(
     with pytest.raises(CodecMissing) as caught:
         ArrowSerializer().serialize(None)
     assert caught.value.fields["package"] == "pyarrow"
+    assert caught.value.remedy == "pip install 'anabranch-client[arrow]'"
 
 
 async def test_a_writer_takes_values_of_its_serializer() -> None:

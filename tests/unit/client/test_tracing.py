@@ -9,11 +9,13 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NonRecordingSpan
 
 from anabranch.client import StreamSealed
-from anabranch.client.tracing import SPAN_NAME, SPANS_MAX, tracer_of_program
+from anabranch.client.block_spans import SPAN_NAME, SPANS_MAX
+from anabranch.client.tracing import tracer_for
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.contracts.queries import SegmentLocation
-from anabranch.common.runtime.tracing import current_trace_id, trace_parent_of
+from anabranch.common.runtime.trace_context import trace_parent_of
+from anabranch.common.runtime.tracing import current_trace_id
 from anabranch.common.wire.messages import Append
 from kit.client_bench import STREAM, WRITER, Bench, bench
 from kit.fake_segstore import Fault
@@ -153,7 +155,7 @@ async def test_the_work_behind_a_writer_is_no_part_of_the_span_that_opened_it(
 def test_a_program_that_set_up_a_tracer_is_traced_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     spans = RecordedSpans()
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", spans.provider)
-    tracer = tracer_of_program()
+    tracer = tracer_for(None)
 
     assert tracer is not None
     tracer.start_span("work").end()
@@ -162,4 +164,4 @@ def test_a_program_that_set_up_a_tracer_is_traced_by_it(monkeypatch: pytest.Monk
 
 def test_a_program_that_set_nothing_up_has_no_tracer() -> None:
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    assert tracer_of_program() is None
+    assert tracer_for(None) is None

@@ -14,7 +14,7 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import ScopeName
-from anabranch.common.runtime.tracing import trace_parent_of
+from anabranch.common.runtime.trace_context import trace_parent_of
 from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.workflows.observed import (

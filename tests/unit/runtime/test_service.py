@@ -5,15 +5,14 @@ import asyncio
 import pytest
 
 from anabranch.common.errors import DiskFailed, PortInUse, SyncFailed
-from anabranch.common.errors.expected import expected_errors
-from anabranch.common.runtime.service import (
+from anabranch.common.runtime.exit_codes import (
     EXIT_DISK_FAILED,
     EXIT_FAILED,
     EXIT_STOPPED,
-    Lifetime,
     exit_code,
-    stop_within,
+    expected_errors,
 )
+from anabranch.common.runtime.service import Lifetime, stop_within
 
 
 def no_deadline(_deadline: asyncio.Timeout) -> None:

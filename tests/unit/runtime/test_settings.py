@@ -8,8 +8,9 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.errors import InvalidSetting
+from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
-from anabranch.common.runtime.settings import NatsSettings, parse_bind
+from anabranch.common.runtime.settings import NatsSettings
 
 
 class DemoSettings(NatsSettings):

@@ -19,12 +19,8 @@ from anabranch.common.runtime.otlp import Outage
 from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
 from anabranch.common.runtime.speaking import enveloped
 from anabranch.common.runtime.telemetry import Telemetry, open_telemetry
-from anabranch.common.runtime.tracing import (
-    asking,
-    continued,
-    current_trace_id,
-    is_sampled,
-)
+from anabranch.common.runtime.trace_context import asking
+from anabranch.common.runtime.tracing import continued, current_trace_id, is_sampled
 from kit.spans import RecordedSpans, UntouchableTracer
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

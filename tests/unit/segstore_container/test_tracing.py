@@ -3,7 +3,7 @@
 from opentelemetry.sdk.trace import ReadableSpan
 
 from anabranch.common.errors import DiskFailed
-from anabranch.common.runtime.tracing import trace_parent_of
+from anabranch.common.runtime.trace_context import trace_parent_of
 from anabranch.common.wire.messages import Appended, Failed
 from anabranch.segstore.shell.container.tracing import HELD_SPANS_MAX, SYNC_SPAN, SYNC_SPANS_MAX
 from kit.container_driver import ContainerDriver

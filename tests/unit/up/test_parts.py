@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import socket
 import stat
 import tempfile
@@ -18,9 +19,11 @@ from anabranch.cli.up.binaries import (
     NATS,
     REDIS,
     Candidate,
+    Program,
     choose,
     find_redis_server,
     parse_version,
+    places,
 )
 from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line, spawn
 from anabranch.cli.up.cluster import place_for_sockets
@@ -81,11 +84,29 @@ async def test_a_redis_that_is_nowhere_is_no_error_and_a_wrong_one_that_was_name
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv(REDIS.variable, raising=False)
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr("anabranch.cli.up.binaries._in_package", lambda _: [])
     assert await find_redis_server() is None
 
     monkeypatch.setenv(REDIS.variable, "/bin/true")
     with pytest.raises(BinaryNotFound, match="/bin/true"):
         await find_redis_server()
+
+
+def test_a_program_that_its_wheel_keeps_in_a_package_is_found_without_importing_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "servers" / "bin" / "this-machine" / "server"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    (tmp_path / "servers" / "__init__.py").write_text("raise AssertionError('it is imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", "")
+
+    def named(package: str) -> Program:
+        return Program("server", "SERVER_BIN", (1, 0), re.compile(""), f"{package}/bin/*/server")
+
+    assert places(named("servers")) == [("wheel", kept)]
+    assert places(named("no_such_package")) == []
 
 
 def test_an_old_server_on_path_is_passed_over_for_the_wheel() -> None:

@@ -202,7 +202,8 @@ def test_without_the_library_plain_blocks_work_and_others_are_refused_by_name(
     monkeypatch.setattr(builtins, "__import__", without_zstandard)
     assert Block(compressed(EVENTS, level=None)).events() == EVENTS
     assert count_events(SMALL) == (1, 40)
-    with pytest.raises(CodecMissing):
+    with pytest.raises(CodecMissing) as refused:
         Block(SMALL).events()
+    assert refused.value.remedy == "pip install 'anabranch-client[zstd]'"
     with pytest.raises(CodecMissing):
         compressed(EVENTS)

@@ -15,7 +15,7 @@ from cyclopts import CycloptsError
 from anabranch.cli.app import perform, words_of
 from anabranch.cli.output import Form, print_error, print_usage_error
 from anabranch.common.errors import AnabranchError
-from anabranch.common.errors.expected import expected_errors
+from anabranch.common.runtime.exit_codes import expected_errors
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -14,6 +14,7 @@ from anabranch.cli.contexts import contexts_file, load_contexts
 from anabranch.cli.output import Form, Output
 from anabranch.cli.target import Target, find_target
 from anabranch.common.errors import Unavailable
+from anabranch.common.runtime.loops import loop_factory
 
 if TYPE_CHECKING:
     from anabranch.cli.client_session import Session
@@ -121,7 +122,5 @@ async def session_on(place: str) -> "AsyncIterator[Session]":
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end; Ctrl-C cancels the work in order and raises KeyboardInterrupt."""
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(work)

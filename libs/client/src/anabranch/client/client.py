@@ -4,37 +4,20 @@ A client owns a connection to NATS or to a gateway, one connection per segment s
 group in which its writers and readers work; leaving the client ends them all. Administration
 commands return when the operation is complete and raise the controller's errors. Each takes
 `timeout_s`, after which it raises OutcomeUnknown with the operation's id.
+
+A client makes its parts by their public names (`public`) or imports them where it makes them, so
+that a program loads only the parts that it uses: administration alone needs no writer.
 """
+
+from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
-from opentelemetry.trace import Tracer
-
-from anabranch.client.admin.cluster import Cluster, Controllers, Stores
-from anabranch.client.admin.containers import Containers
-from anabranch.client.admin.operations import Operations
-from anabranch.client.admin.parked import Parked
-from anabranch.client.admin.scopes import Scopes
-from anabranch.client.admin.streams import Streams
-from anabranch.client.groups.access import GroupAccess
-from anabranch.client.groups.admin import ReaderGroups
-from anabranch.client.groups.group import ReaderGroup
-from anabranch.client.groups.parts import ClientGroupParts
-from anabranch.client.one_segment.byte_stream import ByteStream
-from anabranch.client.one_segment.revisioned_stream import RevisionedStream
-from anabranch.client.one_segment.synchronizer import S, StateCodec, StateSynchronizer, U
-from anabranch.client.reading.batch import BatchClient
-from anabranch.client.reading.bounds import Start
-from anabranch.client.reading.events import Event
-from anabranch.client.reading.places import Places
-from anabranch.client.reading.pointers import EventPointer, fetch_event
-from anabranch.client.reading.ranges import SegmentRanges
-from anabranch.client.reading.reader import EventReader
+import anabranch.client as public
 from anabranch.client.runtime import Runtime, failures_to_close
-from anabranch.client.serializers import Serializer
 from anabranch.client.settings import (
     ByteStreamSettings,
     ConnectionSettings,
@@ -42,21 +25,21 @@ from anabranch.client.settings import (
     ReaderSettings,
     WriterSettings,
 )
-from anabranch.client.transactions.admin import Transactions
-from anabranch.client.transactions.begin import Openings
-from anabranch.client.transactions.pings import Pings
-from anabranch.client.wire.control import (
-    ConnectionPool,
-    ControlPlane,
-    SegmentDirectory,
-)
-from anabranch.client.writer import EventWriter
+from anabranch.client.wire.control import ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.common.adapters.store_connection import Dial, dial_tcp
 from anabranch.common.errors import Closed, InvalidRequest
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+    from anabranch.client.one_segment.synchronizer import S, U
+    from anabranch.client.reading.bounds import Start
+    from anabranch.client.reading.ranges import SegmentRanges
+    from anabranch.client.transactions.pings import Pings
 
 T = TypeVar("T")
 
@@ -97,7 +80,6 @@ class Client:
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self._runtime = Runtime(self._clock, self._ids, self._rng, self._tasks, self._tracer)
-        self._pings = Pings(self._control, self._runtime)
         return self
 
     async def __aexit__(
@@ -146,56 +128,58 @@ class Client:
     # --- administration -------------------------------------------------------------------
 
     @property
-    def scopes(self) -> Scopes:
+    def scopes(self) -> public.Scopes:
         """Create, delete, describe and list scopes."""
-        return Scopes(self._control)
+        return public.Scopes(self._control)
 
     @property
-    def streams(self) -> Streams:
+    def streams(self) -> public.Streams:
         """Create, change, scale, truncate, seal, delete and describe streams."""
-        return Streams(self._control, self.ranges())
+        return public.Streams(self._control, self.ranges())
 
     @property
-    def reader_groups(self) -> ReaderGroups:
+    def reader_groups(self) -> public.ReaderGroups:
         """Create, reset, delete and describe reader groups."""
-        return ReaderGroups(self._control, Places(self.ranges()))
+        from anabranch.client.reading.places import Places
+
+        return public.ReaderGroups(self._control, Places(self.ranges()))
 
     @property
-    def operations(self) -> Operations:
+    def operations(self) -> public.Operations:
         """Operations: the states and outcomes of commands."""
-        return Operations(self._control, self._clock)
+        return public.Operations(self._control, self._clock)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> public.Cluster:
         """The cluster as a whole: an overview, lost members, flushing to tier 2."""
-        return Cluster(self._control, self._pool, self._clock)
+        return public.Cluster(self._control, self._pool, self._clock)
 
     @property
-    def controllers(self) -> Controllers:
+    def controllers(self) -> public.Controllers:
         """Controllers: which are alive, and which one leads."""
-        return Controllers(self._control)
+        return public.Controllers(self._control)
 
     @property
-    def stores(self) -> Stores:
+    def stores(self) -> public.Stores:
         """Segment stores: which are alive, and where each listens."""
-        return Stores(self._control)
+        return public.Stores(self._control)
 
     @property
-    def containers(self) -> Containers:
+    def containers(self) -> public.Containers:
         """Containers: the store of each, and moving and enabling them."""
-        return Containers(self._control)
+        return public.Containers(self._control)
 
     @property
-    def parked(self) -> Parked:
+    def parked(self) -> public.Parked:
         """Commands and work that a service put aside because its handler failed."""
-        return Parked(self._control)
+        return public.Parked(self._control)
 
     # --- data -----------------------------------------------------------------------------
 
     @overload
     def writer(
         self, stream: str | StreamRef, settings: WriterSettings | None = None
-    ) -> EventWriter: ...
+    ) -> public.EventWriter: ...
 
     @overload
     def writer(
@@ -203,16 +187,16 @@ class Client:
         stream: str | StreamRef,
         settings: WriterSettings | None = None,
         *,
-        serializer: Serializer[T],
-    ) -> EventWriter[T]: ...
+        serializer: public.Serializer[T],
+    ) -> public.EventWriter[T]: ...
 
     def writer(
         self,
         stream: str | StreamRef,
         settings: WriterSettings | None = None,
         *,
-        serializer: Serializer[T] | None = None,
-    ) -> EventWriter[T]:
+        serializer: public.Serializer[T] | None = None,
+    ) -> public.EventWriter[T]:
         """A writer of events; enter it with `async with`. Raises InvalidName.
 
         It takes values of its `serializer`; without one, bytes and text.
@@ -222,7 +206,7 @@ class Client:
             async with client.writer("plant/sensors") as writer:
                 writer.write(b"21.5", key="boiler")
         """
-        return EventWriter(
+        return public.EventWriter(
             _ref(stream),
             control=self._control,
             directory=self._directory,
@@ -232,7 +216,7 @@ class Client:
             serializer=serializer,
         )
 
-    def transactions(self, stream: str | StreamRef) -> Transactions:
+    def transactions(self, stream: str | StreamRef) -> public.Transactions:
         """Begin, resume, inspect, commit and abort the transactions of a stream.
 
         Raises InvalidName. To write a single transaction, use `EventWriter.transaction`.
@@ -242,9 +226,11 @@ class Client:
             async for one in client.transactions("plant/sensors").list():
                 print(one.transaction_id, one.state)
         """
+        from anabranch.client.transactions.begin import Openings
+
         runtime = self._entered()
         time_writer_id = runtime.ids.new_id()
-        return Transactions(
+        return public.Transactions(
             Openings(
                 _ref(stream),
                 control=self._control,
@@ -263,7 +249,7 @@ class Client:
         *,
         until_tail: bool = False,
         settings: ReaderSettings | None = None,
-    ) -> EventReader: ...
+    ) -> public.EventReader: ...
 
     @overload
     def reader(
@@ -273,8 +259,8 @@ class Client:
         *,
         until_tail: bool = False,
         settings: ReaderSettings | None = None,
-        serializer: Serializer[T],
-    ) -> EventReader[T]: ...
+        serializer: public.Serializer[T],
+    ) -> public.EventReader[T]: ...
 
     def reader(
         self,
@@ -283,8 +269,8 @@ class Client:
         *,
         until_tail: bool = False,
         settings: ReaderSettings | None = None,
-        serializer: Serializer[T] | None = None,
-    ) -> EventReader[T]:
+        serializer: public.Serializer[T] | None = None,
+    ) -> public.EventReader[T]:
         """A reader of all segments: from the head, the tail, a time, or from `positions()`.
 
         A time is a `datetime` with a zone or Unix ms; `Streams.cut_at` finds its place.
@@ -299,7 +285,7 @@ class Client:
                 async for event in reader:
                     print(event.key, event.payload)
         """
-        return EventReader(
+        return public.EventReader(
             _ref(stream),
             start=start,
             until_tail=until_tail,
@@ -310,7 +296,7 @@ class Client:
             serializer=serializer,
         )
 
-    def reader_group(self, group: str | GroupRef) -> ReaderGroup:
+    def reader_group(self, group: str | GroupRef) -> public.ReaderGroup:
         """A reader group by its name ``scope/group``: its readers, checkpoints, cuts and status.
 
         Create it with `reader_groups.create` first. Raises InvalidName.
@@ -321,15 +307,18 @@ class Client:
                 async for event in reader:
                     print(event.payload)
         """
+        from anabranch.client.groups.access import GroupAccess
+        from anabranch.client.groups.parts import ClientGroupParts
+
         ref = group if isinstance(group, GroupRef) else group_ref(group)
         runtime = self._entered()
         parts = ClientGroupParts(self._control, self._directory, runtime)
         access = GroupAccess(ref, self._control, parts)
-        return ReaderGroup(access, parts, runtime.clock, runtime.ids)
+        return public.ReaderGroup(access, parts, runtime.clock, runtime.ids)
 
     def revisioned_stream(
         self, stream: str | StreamRef, settings: OneSegmentSettings | None = None
-    ) -> RevisionedStream:
+    ) -> public.RevisionedStream:
         """A log with conditional appends, on a stream with one segment. Raises InvalidName.
 
         ::
@@ -337,7 +326,7 @@ class Client:
             async with client.revisioned_stream("plant/log") as log:
                 await log.append([b"entry"])
         """
-        return RevisionedStream(
+        return public.RevisionedStream(
             _ref(stream),
             control=self._control,
             directory=self._directory,
@@ -347,7 +336,7 @@ class Client:
 
     def byte_stream(
         self, stream: str | StreamRef, settings: ByteStreamSettings | None = None
-    ) -> ByteStream:
+    ) -> public.ByteStream:
         """A stream with one segment, written and read as a file. Raises InvalidName.
 
         ::
@@ -355,7 +344,7 @@ class Client:
             async with client.byte_stream("plant/file") as file:
                 await file.write(b"bytes")
         """
-        return ByteStream(
+        return public.ByteStream(
             _ref(stream),
             control=self._control,
             directory=self._directory,
@@ -366,9 +355,9 @@ class Client:
     def state_synchronizer(
         self,
         stream: str | StreamRef,
-        codec: StateCodec[S, U],
+        codec: public.StateCodec[S, U],
         settings: OneSegmentSettings | None = None,
-    ) -> StateSynchronizer[S, U]:
+    ) -> public.StateSynchronizer[S, U]:
         """State that all processes share over one stream, of one segment. Raises InvalidName.
 
         ::
@@ -378,14 +367,14 @@ class Client:
         """
         runtime = self._entered()
         settings = settings or OneSegmentSettings()
-        return StateSynchronizer(
+        return public.StateSynchronizer(
             self.revisioned_stream(stream, settings),
             codec,
             runtime=runtime,
             retry_timeout_s=settings.retry_timeout_s,
         )
 
-    async def fetch(self, pointer: str | EventPointer) -> Event:
+    async def fetch(self, pointer: str | public.EventPointer) -> public.Event:
         """Read one event again by its pointer; it reads only the event's block.
 
         Works on a client that is not entered. Raises InvalidRequest for a malformed pointer,
@@ -396,11 +385,13 @@ class Client:
 
             event = await client.fetch(pointer)
         """
-        found = EventPointer.parse(pointer) if isinstance(pointer, str) else pointer
+        from anabranch.client.reading.pointers import fetch_event
+
+        found = public.EventPointer.parse(pointer) if isinstance(pointer, str) else pointer
         return await fetch_event(self.ranges().calls(found.segment), found)
 
     @property
-    def batch(self) -> BatchClient:
+    def batch(self) -> public.BatchClient:
         """Ranges and cuts of streams, for programs that divide the reading themselves.
 
         ::
@@ -408,7 +399,7 @@ class Client:
             ranges = await client.batch.segment_ranges("plant/sensors")
         """
         runtime = self._entered()
-        return BatchClient(self._control, self._directory, runtime, ReaderSettings())
+        return public.BatchClient(self._control, self._directory, runtime, ReaderSettings())
 
     def ranges(self) -> SegmentRanges:
         """Stored bytes of segments, for bulk readers; works on a client that is not entered.
@@ -417,11 +408,16 @@ class Client:
 
             info = await client.ranges().info(segment)
         """
+        from anabranch.client.reading.ranges import SegmentRanges
+
         return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered_pings(self) -> Pings:
-        self._entered()
-        assert self._pings is not None
+        runtime = self._entered()
+        if self._pings is None:
+            from anabranch.client.transactions.pings import Pings
+
+            self._pings = Pings(self._control, runtime)
         return self._pings
 
     def _entered(self) -> Runtime:

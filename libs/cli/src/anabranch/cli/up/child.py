@@ -25,8 +25,8 @@ from anabranch.common.errors import (
     DirectoryUnusable,
     from_body,
 )
-from anabranch.common.runtime.health import PORT_FILE_VARIABLE
-from anabranch.common.runtime.service import EXIT_DISK_FAILED
+from anabranch.common.runtime.exit_codes import EXIT_DISK_FAILED
+from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE
 
 LOG_SIZE_MAX = 8 * 1024 * 1024
 LAST_LINE_SIZE_MAX = 2000

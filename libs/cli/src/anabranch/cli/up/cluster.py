@@ -32,10 +32,10 @@ from anabranch.cli.up.parts import (
 from anabranch.cli.up.ports import choose_port
 from anabranch.cli.up.supervisor import States, Supervisor
 from anabranch.common.errors import InvalidSetting, Unavailable
+from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, new_password, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget
-from anabranch.common.runtime.settings import is_base_url
 from anabranch.common.storage.location import MemoryLocation, parse_location
 
 READY_SECONDS_MAX = 90.0

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from anabranch.cli.up.directory import DataDirectory
 from anabranch.cli.up.ports import LOOPBACK
-from anabranch.common.runtime.health import PORT_FILE_VARIABLE
 from anabranch.common.runtime.nats_target import Login
+from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE
 
 NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
 NATS_STORE_SIZE_MAX = 1 << 50

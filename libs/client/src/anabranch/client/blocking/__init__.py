@@ -22,9 +22,7 @@ forked process must connect by itself.
 import contextlib
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
-
-from opentelemetry.trace import Tracer
+from typing import TYPE_CHECKING, Literal, Self
 
 from anabranch.client.blocking.background import Background, Stay
 from anabranch.client.blocking.proxy import Blocking, Target
@@ -34,6 +32,9 @@ from anabranch.client.connecting import connect as connect_asynchronously
 from anabranch.common.errors import Closed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import NatsTarget
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 __all__ = ["Blocking", "BlockingClient", "connect"]
 
@@ -85,7 +86,7 @@ def connect(
     name: str = "anabranch-client",
     timeout_s: float = CONNECT_TIMEOUT_S,
     call_timeout_s: float | None = None,
-    tracer: Tracer | None = None,
+    tracer: "Tracer | None" = None,
     token: str = "",
 ) -> BlockingClient:
     """Open a client; close it, or use it in a `with` block.

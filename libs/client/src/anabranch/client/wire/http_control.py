@@ -12,9 +12,8 @@ operation.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from opentelemetry.trace import Tracer
 from pydantic import ValidationError
 
 from anabranch.client.wire.control import A
@@ -38,7 +37,10 @@ from anabranch.common.errors import (
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
-from anabranch.common.runtime.tracing import asking
+from anabranch.common.runtime.trace_context import asking
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 PATH = "/v1/control"
 ATTEMPT_S = 15.0
@@ -64,7 +66,7 @@ class HttpControlPlane:
     """A `ControlPlane` on a gateway; owns the connections of `calls`."""
 
     def __init__(
-        self, calls: GatewayCalls, *, clock: Clock, ids: IdSource, tracer: Tracer | None = None
+        self, calls: GatewayCalls, *, clock: Clock, ids: IdSource, tracer: "Tracer | None" = None
     ) -> None:
         self._calls = calls
         self._clock = clock

@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import nats.errors
 from nats.aio.client import Client as NatsClient
@@ -19,7 +20,6 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
-from opentelemetry.trace import Tracer
 
 from anabranch.client.wire.control import A
 from anabranch.client.wire.controllers import Roster
@@ -55,7 +55,10 @@ from anabranch.common.errors import (
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.runtime.speaking import enveloped
-from anabranch.common.runtime.tracing import asking
+from anabranch.common.runtime.trace_context import asking
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 _ATTEMPT_S = 2.0
 _PAUSE_S = 0.1
@@ -72,7 +75,7 @@ class NatsControlPlane:
         *,
         clock: Clock,
         ids: IdSource,
-        tracer: Tracer | None = None,
+        tracer: "Tracer | None" = None,
         token: str = "",
     ) -> None:
         self._connection = connection

@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
+from typing import TYPE_CHECKING
 
-from anabranch.client.tracing import BlockSpans
 from anabranch.common.wire.block import (
     FLAG_LARGE,
     HEADER_SIZE_BYTES,
@@ -22,6 +22,9 @@ from anabranch.common.wire.block import (
     LargeReference,
 )
 from anabranch.common.wire.block_encoding import BlockColumns, encode_block, encode_columns
+
+if TYPE_CHECKING:
+    from anabranch.client.block_spans import BlockSpans
 
 EVENT_OVERHEAD_BYTES = 16
 """The buffer cost of an event beyond its payload and key."""
@@ -55,7 +58,7 @@ class Batch:
     keys: list[bytes | None] = field(default_factory=list)
     timestamps_ms: list[int | None] = field(default_factory=list)
     cost: int = 0
-    spans: BlockSpans | None = None
+    spans: "BlockSpans | None" = None
 
     @property
     def count(self) -> int:
@@ -106,7 +109,7 @@ class ColumnBatch:
     columns: BlockColumns
     count: int
     cost: int
-    spans: BlockSpans | None = None
+    spans: "BlockSpans | None" = None
 
     @property
     def sent_size_max(self) -> int:
@@ -155,7 +158,7 @@ class LargeEvent:
     key: bytes | None
     timestamp_ms: int | None
     cost: int
-    spans: BlockSpans | None = None
+    spans: "BlockSpans | None" = None
     reference: LargeReference | None = None
 
     @property

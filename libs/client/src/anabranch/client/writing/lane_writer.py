@@ -23,7 +23,7 @@ from anabranch.client.backoff import Backoff
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import BackoffSettings, WriterSettings
-from anabranch.client.tracing import joined
+from anabranch.client.tracing import joining
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.client.writing.appender import AppenderEvents, SegmentAppender, Waiter
@@ -94,7 +94,7 @@ class LaneWriter(Generic[T]):
         self._failure: AnabranchError | None = None
         self._ended = False
         self._loop = asyncio.get_running_loop()
-        self._tracer = runtime.tracer
+        self._joined = joining(runtime.tracer)
 
     # --- life -----------------------------------------------------------------------------
 
@@ -183,8 +183,8 @@ class LaneWriter(Generic[T]):
             if len(batch.timestamps_ms) != len(batch.events):
                 batch.pad_timestamps()
             batch.timestamps_ms.append(timestamp_ms)
-        if self._tracer is not None:
-            batch.spans = joined(batch.spans, self._tracer)
+        if self._joined is not None:
+            batch.spans = self._joined(batch.spans)
         batch.events.append(data)
         batch.cost += cost
         if batch.cost >= outbox.block_size:

@@ -14,14 +14,17 @@ takes no more, `take_all` gives the rest to the outboxes of its successors.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from anabranch.client.tracing import BlockSpans
 from anabranch.client.writing.batches import AnyBatch, Batch, LargeEvent, Numbering, cost_of
 from anabranch.client.writing.pacing import BlockSizing, InFlight
 from anabranch.common.errors import AnabranchError, WriterExpired
 from anabranch.common.wire.block import FLAG_KEYS, FLAG_TIMESTAMPS, Block
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT
+
+if TYPE_CHECKING:
+    from anabranch.client.block_spans import BlockSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class SentBlock:
     count: int
     data: bytes
     cost: int
-    spans: BlockSpans | None = None
+    spans: "BlockSpans | None" = None
     reserved: int = 0
     large: LargeEvent | None = None
 

@@ -8,10 +8,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from opentelemetry.trace import Tracer
-
-from anabranch.client.tracing import joined
+from anabranch.client.tracing import joining
 from anabranch.client.writing.arrow_columns import ArrowEvents
 from anabranch.client.writing.batches import LargeEvent
 from anabranch.client.writing.columns import Columns
@@ -20,14 +19,17 @@ from anabranch.client.writing.outbox import Outbox
 from anabranch.common.runtime.ids import Rng
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
 
 class Placing:
     """The placing of one writer. `LaneWriter.write` uses and resets `keyless` directly."""
 
-    def __init__(self, lanes: Lanes, rng: Rng, tracer: Tracer | None) -> None:
+    def __init__(self, lanes: Lanes, rng: Rng, tracer: "Tracer | None") -> None:
         self._lanes = lanes
         self._rng = rng
-        self._tracer = tracer
+        self._joined = joining(tracer)
         self.keyless: Outbox | None = None
 
     def draw(self) -> Outbox:
@@ -77,8 +79,8 @@ class Placing:
         if columns.keys is not None:
             batch.pad_keys()
             batch.keys.extend(columns.keys[start:end])
-        if self._tracer is not None:
-            batch.spans = joined(batch.spans, self._tracer)
+        if self._joined is not None:
+            batch.spans = self._joined(batch.spans)
         batch.events.extend(columns.events[start:end])
 
     def add_arrow(
@@ -92,7 +94,7 @@ class Placing:
     ) -> Iterator[Outbox]:
         for block in content.blocks(block_size):
             outbox = chosen or self.choose_keyless()
-            spans = None if self._tracer is None else joined(None, self._tracer)
+            spans = None if self._joined is None else self._joined(None)
             outbox.add_batch(block if spans is None else replace(block, spans=spans))
             outbox.awake = True
             self.keyless = None
@@ -100,8 +102,8 @@ class Placing:
 
     def add_large(self, large: LargeEvent, outbox: Outbox) -> None:
         """Add a large event as a block of its own, sent once the event is uploaded."""
-        if self._tracer is not None:
-            large.spans = joined(None, self._tracer)
+        if self._joined is not None:
+            large.spans = self._joined(None)
         outbox.add_batch(large)
         outbox.awake = True
         self.keyless = None

@@ -6,7 +6,6 @@ framework, so every service has it, and an overloaded service can still report i
 """
 
 import asyncio
-import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -15,17 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from anabranch.common.errors import AnabranchError, InvalidSetting, NoRoom, PortInUse
+from anabranch.common.errors import AnabranchError, PortInUse
+from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.logger import get_logger
 from anabranch.common.runtime.metrics import CONTENT_TYPE as METRICS_TYPE
-from anabranch.common.runtime.settings import parse_bind
+from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE, write_port_file
 
 _log = get_logger(__name__)
 
 REQUEST_SIZE_MAX = 4096
 REQUEST_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 32
-PORT_FILE_VARIABLE = "ANABRANCH_PORT_FILE"
 
 _REASONS: Mapping[int, str] = {
     200: "OK",
@@ -91,21 +90,6 @@ def answer(
             return HealthReply(200, exposition())
         case _:
             return HealthReply(404, {"error": "only /healthz, /readyz and /metrics exist here"})
-
-
-def write_port_file(path: Path, port: int) -> None:
-    """Write the port as decimal text, atomically. Raises InvalidSetting; NoRoom if the disk is
-    full."""
-    draft = path.with_name(path.name + ".new")
-    try:
-        draft.write_text(f"{port}\n")
-        draft.replace(path)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoRoom("the disk has no room for the port file", path=str(path)) from error
-        raise InvalidSetting(
-            "port file cannot be written", variable=PORT_FILE_VARIABLE, path=str(path)
-        ) from error
 
 
 class HealthServer:

@@ -17,21 +17,26 @@ exit code of its own (75, "try again later" in sysexits.h), because the log may 
 
 import asyncio
 import faulthandler
-import importlib.util
 import resource
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import TypeVar
 
-from anabranch.common.errors import AnabranchError, DiskFailed
-from anabranch.common.errors.expected import expected_errors
+from anabranch.common.errors import AnabranchError
+from anabranch.common.runtime.exit_codes import (
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    exit_code,
+    expected_errors,
+)
 from anabranch.common.runtime.garbage import set_apart_what_stays
 from anabranch.common.runtime.health import HealthServer, PartHealth, is_ready
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.logger import get_logger
 from anabranch.common.runtime.logs import configure_logs, error_fields
+from anabranch.common.runtime.loops import loop_factory
 from anabranch.common.runtime.settings import NO_TARGET, TelemetryTarget
 from anabranch.common.runtime.telemetry import Telemetry, open_telemetry, silent_telemetry
 
@@ -42,9 +47,6 @@ Settings = TypeVar("Settings")
 GRACE_SECONDS = 20.0
 HARD_END_SECONDS = 8.0
 """How long a process may take to exit after its `main` has ended or its grace is over."""
-EXIT_STOPPED = 0
-EXIT_FAILED = 1
-EXIT_DISK_FAILED = 75
 
 
 class Lifetime:
@@ -109,7 +111,7 @@ def run_service(
         configure_logs(name, log_level)
         with (
             closing(open_telemetry(name, telemetry, SystemIds().new_id())) as opened,
-            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             set_apart_what_stays()
             return runner.run(_serve(main, health_bind, opened))
@@ -120,12 +122,6 @@ def run_service(
         for leaf in expected:
             _log_failure(leaf)
     return exit_code(expected)
-
-
-def exit_code(errors: Sequence[AnabranchError]) -> int:
-    """The exit code of a process that these errors ended."""
-    failed = any(isinstance(error, DiskFailed) for error in errors)
-    return EXIT_DISK_FAILED if failed else EXIT_FAILED
 
 
 def raise_file_limit() -> None:
@@ -201,14 +197,6 @@ def _obey_signals(lifetime: Lifetime, deadline: asyncio.Timeout) -> None:
 def _end_hard_after(seconds: float) -> None:
     """Exit the process after this time, even if its threads hang; the last call counts."""
     faulthandler.dump_traceback_later(seconds, exit=True)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    if importlib.util.find_spec("uvloop") is None:
-        return asyncio.new_event_loop
-    import uvloop
-
-    return uvloop.new_event_loop
 
 
 def _log_failure(error: AnabranchError) -> None:

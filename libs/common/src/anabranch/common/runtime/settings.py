@@ -16,6 +16,7 @@ from pydantic import ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from anabranch.common.errors import InvalidSetting
+from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
 
 MASK = "**********"
@@ -141,26 +142,6 @@ def unknown_variables(settings: type[ServiceSettings], environment: Mapping[str,
         if name.upper().startswith(prefix)
         and name.upper().removeprefix(prefix).split("__", 1)[0] not in known
     )
-
-
-def parse_bind(bind: str) -> tuple[str, int]:
-    """``host:port`` (``[v6]:port``) as host and port, port 0 = any. Raises InvalidSetting."""
-    host, colon, port = bind.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidSetting(
-            "not an address to listen on", remedy="write it as host:port", bind=bind
-        )
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def is_base_url(text: str) -> bool:
-    """Whether the text is the URL of an HTTP server, perhaps with a path."""
-    try:
-        parts = urlsplit(text)
-        wrong = parts.query or parts.fragment or parts.port == 0
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not wrong
 
 
 def _first_mistake(settings: type[ServiceSettings], error: ValidationError) -> InvalidSetting:

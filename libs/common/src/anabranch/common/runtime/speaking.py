@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from anabranch.common.contracts.envelope import Envelope
-from anabranch.common.runtime.tracing import current_trace_parent
+from anabranch.common.runtime.trace_context import current_trace_parent
 
 _token: ContextVar[str] = ContextVar("anabranch-token", default="")
 

@@ -1,17 +1,14 @@
-"""Spans across processes, by the API of OpenTelemetry alone, which costs nothing if not set up.
+"""Spans that a service continues, by the API of OpenTelemetry, which costs nothing if not set up.
 
-A context travels as one W3C `traceparent` text: as a header of HTTP and of NATS messages, and in
-the field `trace_parent` of packets. Code that traces holds a `Tracer | None`; None means that
-tracing is off, and the code then creates no span. Only sampled spans cross processes. Only the
-gateway and programs that use the client begin traces; the services behind them continue these.
+`trace_context` says how a context travels. Only sampled spans cross processes. Only the gateway and
+programs that use the client begin traces; the services behind them continue these.
 """
 
-import contextvars
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from opentelemetry import trace
-from opentelemetry.context import Context, attach
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -19,20 +16,6 @@ from anabranch.common.contracts.envelope import TRACE_PARENT
 from anabranch.common.errors import AnabranchError
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-
-
-def trace_parent_of(span: Span) -> str:
-    """The text that makes `span` the parent of spans elsewhere; empty unless it is sampled."""
-    context = span.get_span_context()
-    if not context.is_valid or not context.trace_flags.sampled:
-        return ""
-    flags = int(context.trace_flags)
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{flags:02x}"
-
-
-def current_trace_parent() -> str:
-    """`trace_parent_of` the current span; empty without a span."""
-    return trace_parent_of(trace.get_current_span())
 
 
 def remote_context(trace_parent: str) -> Context:
@@ -56,13 +39,6 @@ def current_trace_id() -> str:
     return f"{context.trace_id:032x}" if context.is_valid else ""
 
 
-def outside_of_spans() -> contextvars.Context:
-    """The present context without a current span, for tasks that outlive it."""
-    present = contextvars.copy_context()
-    present.run(attach, trace.set_span_in_context(trace.INVALID_SPAN))
-    return present
-
-
 @contextmanager
 def continued(
     tracer: Tracer | None, name: str, trace_parent: str, **attributes: str | int
@@ -77,18 +53,6 @@ def continued(
         SpanKind.SERVER,
         attributes,
         record_exception=False,
-    ):
-        yield
-
-
-@contextmanager
-def asking(tracer: Tracer | None, name: str, **attributes: str | int) -> Iterator[None]:
-    """Run the block, a request to another process, in a child span if the current is sampled."""
-    if tracer is None or not current_trace_parent():
-        yield
-        return
-    with tracer.start_as_current_span(
-        name, kind=SpanKind.CLIENT, attributes=attributes, record_exception=False
     ):
         yield
 

@@ -22,11 +22,15 @@ Buffer = bytes | memoryview
 
 
 def require_zstd() -> None:
-    """Raise CodecMissing if the library, which services do not need, is not installed."""
+    """Raise CodecMissing if the library, which is optional, is not installed."""
     try:
         import zstandard  # noqa: F401
     except ImportError as error:
-        raise CodecMissing("Zstandard is not installed", package="zstandard") from error
+        raise CodecMissing(
+            "Zstandard is not installed",
+            remedy="pip install 'anabranch-client[zstd]'",
+            package="zstandard",
+        ) from error
 
 
 def compress_zstd(body: bytes, level: int) -> bytes:

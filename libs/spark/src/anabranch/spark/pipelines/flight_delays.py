@@ -10,6 +10,7 @@ of all events. Hours are hours of the scheduled departure; hours of the day are 
 
 import argparse
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from anabranch.common.errors import AnabranchError
-from anabranch.common.runtime.logs import configure_logs
 from anabranch.spark.pipelines.flight_plots import plot_by_hour, plot_by_month
 from anabranch.spark.session import open_session
 
@@ -171,5 +171,5 @@ def _summary(report: Report) -> str:
 
 
 if __name__ == "__main__":
-    configure_logs("flight-delays", "error")
+    logging.basicConfig(level=logging.ERROR)
     sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.subjects import segment_request
 from anabranch.common.errors import BadPacket, Unavailable
 from anabranch.common.model.hashing import container_of
-from anabranch.common.runtime.tracing import current_trace_parent
+from anabranch.common.runtime.trace_context import current_trace_parent
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import (
     Appended,

@@ -9,8 +9,8 @@ import structlog
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import NodeRecord
+from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.ids import system_rng
-from anabranch.common.runtime.settings import parse_bind
 from anabranch.common.workflow.containment import Contained, Containment
 from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.handlers.control import ControlDesk

@@ -2,7 +2,7 @@
 
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.model.cluster import Endpoint
-from anabranch.common.runtime.settings import parse_bind
+from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.storage.location import MemoryLocation, parse_location
 from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
 from anabranch.segstore.server.tcp import TcpLimits

@@ -8,7 +8,7 @@ from anabranch.common.errors import Busy, CorruptEvent, Defect
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.tracing import current_trace_parent
+from anabranch.common.runtime.trace_context import current_trace_parent
 from anabranch.common.workflow.containment import parked_error
 from anabranch.controller.projections.histories import Histories
 from anabranch.controller.workflows.observed import Observer

@@ -1,0 +1,98 @@
+"""The module of each public name of the client. The package loads it when a name is first used.
+
+`anabranch.client` imports the same names for type checkers; a test compares the two lists.
+"""
+
+from collections.abc import Mapping
+
+_NAMES: Mapping[str, str] = {
+    "anabranch.client.admin.cluster": "Cluster Controllers Stores",
+    "anabranch.client.admin.containers": "Containers",
+    "anabranch.client.admin.operations": "Operation Operations",
+    "anabranch.client.admin.parked": "Parked",
+    "anabranch.client.admin.scopes": "Scopes",
+    "anabranch.client.admin.streams": "Streams",
+    "anabranch.client.client": "Client",
+    "anabranch.client.connecting": "Connecting connect",
+    "anabranch.client.groups.admin": "ReaderGroups",
+    "anabranch.client.groups.group": "GroupCheckpoint ReaderGroup",
+    "anabranch.client.groups.reader": "GroupReader GroupReaderSettings",
+    "anabranch.client.groups.reset_preview": "ResetPreview StreamReset",
+    "anabranch.client.groups.status": "CheckpointStatus Lag ReaderGroupStatus SegmentStatus",
+    "anabranch.client.one_segment.byte_stream": "ByteStream",
+    "anabranch.client.one_segment.revisioned_stream": "Entries RevisionedStream",
+    "anabranch.client.one_segment.synchronizer": "StateCodec StateSynchronizer",
+    "anabranch.client.reading.batch": "BatchClient RangeReader SegmentRange",
+    "anabranch.client.reading.events": "Event EventBatch",
+    "anabranch.client.reading.frontier": "Position",
+    "anabranch.client.reading.pointers": "EventPointer",
+    "anabranch.client.reading.reader": "EventReader",
+    "anabranch.client.reading.times.cut_at": "TimeCut",
+    "anabranch.client.reading.times.window": "TimeWindow",
+    "anabranch.client.serializers": """
+        ArrowSerializer BytesSerializer JsonSerializer PydanticSerializer Serializer
+        TextSerializer
+    """,
+    "anabranch.client.settings": """
+        ByteStreamSettings OneSegmentSettings ReaderSettings TransactionSettings
+        WriterSettings
+    """,
+    "anabranch.client.transactions.admin": "Transactions",
+    "anabranch.client.transactions.begin": "Beginning",
+    "anabranch.client.transactions.part": "PartReport TransactionPart",
+    "anabranch.client.transactions.transaction": "Transaction",
+    "anabranch.client.writer": "EventWriter",
+    "anabranch.common.contracts.commands": "OperationState",
+    "anabranch.common.contracts.membership": """
+        ClusterOverview ControllerDescription LossesConfirmed
+    """,
+    "anabranch.common.contracts.parked": "ParkedDescription",
+    "anabranch.common.contracts.queries": """
+        ContainerDescription NodeDescription OperationFound ScopeDescription SegmentInStream
+        SegmentList SegmentRate SegmentWithRate StreamDescription
+    """,
+    "anabranch.common.contracts.reader_groups": "ReaderGroupDescription SubscriberDescription",
+    "anabranch.common.contracts.scaling": """
+        PastDecision ScalingDecision ScalingExplained ScalingThresholds SegmentExplained
+    """,
+    "anabranch.common.contracts.stream_queries": """
+        CutChecked CutFound CutsCompared EpochDescription RetentionHolder RetentionPlan
+        RetentionRelease ScaleChecked ScalingEvent SegmentDescription SegmentRun
+        SuccessorsFound
+    """,
+    "anabranch.common.contracts.transactions": """
+        ApplicationDescription CommittedPart PartLength TransactionInfo TransactionKey
+        TransactionList TransactionPinged
+    """,
+    "anabranch.common.contracts.watermarks": "LastWatermark WatermarkStatus WriterStanding",
+    "anabranch.common.contracts.writer_times": "WriterMark",
+    "anabranch.common.errors": """
+        AnabranchError BufferFull Busy CheckpointExists CheckpointNotFound Closed
+        CodecMissing Conflict ConnectionLost Corrupt CorruptBlock CutRefused EventNotFound
+        EventsTruncated EventTooLarge Fenced FormatTooNew GenerationMismatch Invalid
+        InvalidCut InvalidName InvalidPosition InvalidRanges InvalidRequest InvalidSetting
+        NodeNotFound NotAtBoundary NotFound OperationNotFound OutcomeUnknown Overloaded
+        PartMismatch PlanOutdated ReaderGroupExists ReaderGroupNotFound ReaderGroupReset
+        ReaderInUse ReaderNotFound ReaderRemoved Retry ScaleRefused ScopeExists
+        ScopeNotEmpty ScopeNotFound SegmentNotFound SegmentTruncated SerializationFailed
+        StateNotInitialized StreamExists StreamNotFound StreamNotSealed StreamSealed
+        SubscriberNotFound TimedOut TooManyCheckpoints TooManyReaders TransactionEnded
+        TransactionNotFound Unauthorized Unavailable Unknown UnsupportedProtocol
+        VersionPassed WriterExpired
+    """,
+    "anabranch.common.model.key_range": "KeyRange",
+    "anabranch.common.model.names": "StreamRef",
+    "anabranch.common.model.reader_group": """
+        GroupRef GroupRetention GroupState GroupStream ReaderGroupConfig SegmentPosition
+    """,
+    "anabranch.common.model.stream": """
+        RetentionPolicy RetentionType ScalingPolicy ScalingType StreamConfig StreamState
+    """,
+    "anabranch.common.model.transaction": "TransactionState",
+    "anabranch.common.runtime.nats_target": "NatsTarget TlsFiles",
+}
+
+MODULES: Mapping[str, str] = {
+    name: module for module, names in _NAMES.items() for name in names.split()
+}
+"""The full name of the module by the public name."""
