@@ -276,6 +276,16 @@ async def test_a_collector_that_is_no_url_is_refused_before_anything_runs(tmp_pa
             b' "b": {"ready": false, "reason": "recovering"}}}',
             (False, "b: recovering"),
         ),
+        (
+            b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": false, "reason": "starting"},'
+            b' "b": {"ready": false, "reason": "waiting for NATS"},'
+            b' "c": {"ready": false, "reason": ""}}}',
+            (False, "b: waiting for NATS; c: not ready"),
+        ),
+        (
+            b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": false, "reason": "starting"}}}',
+            (False, "a: starting"),
+        ),
     ],
 )
 def test_a_health_reply_tells_readiness_and_why_not(
