@@ -32,7 +32,7 @@ async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
                     return await _ask_health(probe)
             assert_never(probe)
     except TimeoutError:
-        return Answer(False, "does not answer in time")
+        return Answer(False, "it does not answer in time")
     except FileNotFoundError:
         return Answer(False, "its program loads")  # its port file, or its socket, is missing
     except OSError:
