@@ -49,10 +49,11 @@ def directory_with_traps(path: Path) -> Path:
 
 @contextlib.contextmanager
 def start_up(
-    *options: str, cwd: Path | None = None, **variables: str
+    *options: str, cwd: Path | None = None, as_json: bool = True, **variables: str
 ) -> Iterator[subprocess.Popen[str]]:
+    form = ["--json"] if as_json else []
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, "up", *options, "--json"],
+        [sys.executable, "-P", "-c", PROGRAM, "up", *options, *form],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -135,6 +136,35 @@ def test_a_cluster_survives_the_death_of_its_segment_store_and_stops_when_told(
     assert password not in "".join(logs)
     assert not (data_dir / "endpoints.json").exists()
     assert not [name for name in files_in(traps) if name.endswith("was-imported")]
+
+
+def commands_shown_by(process: subprocess.Popen[str]) -> list[str]:
+    """The commands at the end of what a ready cluster shows."""
+    assert process.stdout is not None
+    lines = iter(process.stdout)
+    assert "In another terminal:\n" in lines
+    commands: list[str] = []
+    while not commands or " read " not in commands[-1]:
+        commands.append(next(lines))
+    return commands
+
+
+def test_what_a_ready_cluster_shows_works_in_another_terminal(tmp_path: Path) -> None:
+    beside_python = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with start_up("--data-dir", str(tmp_path / "my data"), as_json=False) as process:
+        commands = commands_shown_by(process)
+        terminal = subprocess.run(
+            ["sh", "-e"],
+            input="".join(commands),
+            cwd=tmp_path,
+            env={**os.environ, "PATH": beside_python},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=True,
+        )
+
+    assert terminal.stdout.splitlines()[-1] == "hello, stream"
 
 
 def test_a_second_start_is_refused_with_the_holder_and_what_to_do(tmp_path: Path) -> None:

@@ -31,6 +31,33 @@ def test_a_lifetime_is_ready_when_every_reported_part_is() -> None:
     assert lifetime.ready
 
 
+async def test_a_wait_ends_without_its_result_when_the_service_must_stop() -> None:
+    lifetime, result = Lifetime(), "missing"
+    asyncio.get_running_loop().call_soon(lifetime.request_stop)
+
+    for _ in ("while it waits", "when it begins to wait"):
+        async with lifetime.until_stop():
+            await asyncio.Event().wait()
+            result = "produced"
+
+    assert result == "missing"
+
+
+async def test_a_wait_of_a_service_keeps_its_result_and_its_errors() -> None:
+    lifetime, results = Lifetime(), []
+
+    async def wait_and_fail() -> None:
+        async with lifetime.until_stop():
+            results.append("produced")
+            raise TimeoutError("of its own")
+
+    with pytest.raises(TimeoutError, match="own"):
+        await wait_and_fail()
+    lifetime.request_stop()
+
+    assert results == ["produced"]
+
+
 def test_a_stopping_service_is_not_ready() -> None:
     lifetime = Lifetime()
     lifetime.set_ready("journal", True)

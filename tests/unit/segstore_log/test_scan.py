@@ -19,6 +19,7 @@ from anabranch.segstore.domain.log.scan import ScannedFile, TornTail, scan_file
 
 FILE_ID = file_id_of(1, 1)
 SIZE = 2048
+ZEROS_SIZE = 64 * 1024
 HEADER = FileHeader("ab" * 16, FILE_ID, SIZE, NO_FILE)
 
 
@@ -87,6 +88,17 @@ def test_a_last_frame_torn_at_any_byte_is_left_out_and_reported() -> None:
         assert scanned.end.offset == last
         size = len(bytes(damaged.data[last:]).rstrip(b"\0"))
         assert scanned.torn == TornTail(FILE_ID, last, size)
+
+
+def test_a_torn_write_is_measured_to_its_last_byte_wherever_that_is() -> None:
+    header = FileHeader("ab" * 16, FILE_ID, 3 * ZEROS_SIZE, NO_FILE)
+    for distance in (0, 1, ZEROS_SIZE - 1, ZEROS_SIZE, ZEROS_SIZE + 1, 2 * ZEROS_SIZE):
+        data = bytearray(encode_file_header(header).ljust(header.size, b"\0"))
+        data[-1 - distance] = 1
+        size = header.size - distance - FILE_HEADER_SIZE_BYTES
+        assert scan_file(bytes(data), header).torn == TornTail(
+            FILE_ID, FILE_HEADER_SIZE_BYTES, size
+        )
 
 
 def test_a_write_whose_first_sector_alone_was_lost_is_torn_not_damage() -> None:

@@ -15,7 +15,7 @@ from anabranch.segstore.adapters.journal.choice import (
 )
 from anabranch.segstore.adapters.journal.commits import InlineCommits
 from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
-from anabranch.segstore.adapters.journal.local import SyncProbe
+from anabranch.segstore.adapters.journal.local import SyncProbe, probe_sync
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.wiring import throttle_limits
 from kit.container_driver import ManualTime
@@ -40,14 +40,31 @@ def test_the_setting_counts_and_auto_goes_by_half_of_all_syncs(
     assert writer_for(wanted, probe) == chosen
 
 
+class SlowTime(ManualTime):
+    """Each look at the clock takes `look_s`, and each sync two looks."""
+
+    def __init__(self, look_s: float = 0.003) -> None:
+        super().__init__()
+        self.look_s = look_s
+
+    def monotonic(self) -> float:
+        self.seconds += self.look_s
+        return self.seconds
+
+
+@pytest.mark.parametrize(
+    ("sync_ms", "measured"), [(0.2, 100), (0.9, 100), (4.0, 25), (9.0, 12), (50.0, 11)]
+)
+def test_a_store_waits_a_tenth_of_a_second_for_the_measurement_of_a_slow_disk(
+    sync_ms: float, measured: int
+) -> None:
+    time = SlowTime(sync_ms / 2 / 1000)
+    probe = probe_sync(SimDisk(), time)
+    assert probe.p50_ms == pytest.approx(sync_ms / 2)
+    assert time.seconds * 1000 == pytest.approx(sync_ms * (measured + 1), abs=sync_ms)
+
+
 def test_a_disk_that_is_slow_is_told_of_and_what_was_chosen_is_logged() -> None:
-    class SlowTime(ManualTime):
-        """Each look at the clock takes three milliseconds."""
-
-        def monotonic(self) -> float:
-            self.seconds += 0.003
-            return self.seconds
-
     loop = asyncio.new_event_loop()
     choose = choose_commits("inline", SlowTime(), loop)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))

@@ -1,6 +1,5 @@
 """Small decisions of `up`: which program, which port, what a probe says, what is shown."""
 
-import io
 import json
 import re
 import socket
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.cli.up.binaries import (
@@ -29,10 +27,8 @@ from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last
 from anabranch.cli.up.cluster import place_for_sockets
 from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, RedisProbe, cluster_parts
-from anabranch.cli.up.plan import PartState, Phase
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
 from anabranch.cli.up.probe import has_room, read_health_reply, read_nats_health
-from anabranch.cli.up.progress import Progress
 from anabranch.common.errors import (
     BinaryNotFound,
     DirectoryUnusable,
@@ -297,6 +293,16 @@ async def test_a_collector_that_is_no_url_is_refused_before_anything_runs(tmp_pa
             b' "b": {"ready": false, "reason": "recovering"}}}',
             (False, "b: recovering"),
         ),
+        (
+            b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": false, "reason": "starting"},'
+            b' "b": {"ready": false, "reason": "waiting for NATS"},'
+            b' "c": {"ready": false, "reason": ""}}}',
+            (False, "b: waiting for NATS; c: not ready"),
+        ),
+        (
+            b'HTTP/1.1 503 x\r\n\r\n{"parts": {"a": {"ready": false, "reason": "starting"}}}',
+            (False, "a: starting"),
+        ),
     ],
 )
 def test_a_health_reply_tells_readiness_and_why_not(
@@ -351,30 +357,6 @@ def test_a_log_past_its_limit_is_copied_aside_and_emptied(tmp_path: Path) -> Non
 
     assert log.read_text() == ""
     assert (tmp_path / "nats.log.1").read_text() == "first\nlast\n"
-
-
-def test_json_progress_says_each_change_once_and_readiness_once() -> None:
-    out = io.StringIO()
-    ready = PartState(Phase.RUNNING, ready=True, was_ready=True)
-    with Progress(Console(file=out), as_json=True) as progress:
-        progress.will_serve({"nats": "nats://x"}, "endpoints.json")
-        progress.changed({"nats": PartState(Phase.RUNNING)})
-        progress.changed({"nats": ready})
-        progress.changed({"nats": ready})
-        progress.stopped()
-
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [line.get("state", line["event"]) for line in lines] == [
-        "starting",
-        "ready",
-        "ready",
-        "stopped",
-    ]
-    assert lines[2] == {
-        "event": "ready",
-        "endpoints": {"nats": "nats://x"},
-        "endpoints_file": "endpoints.json",
-    }
 
 
 def test_the_last_words_of_a_service_are_its_error() -> None:

@@ -25,7 +25,10 @@ NOW = 1000.0
 
 IDLE = PartState()
 STARTING = PartState(Phase.RUNNING, since=NOW)
-READY = PartState(Phase.RUNNING, since=NOW, ready=True, serving=True, was_ready=True)
+READY = PartState(Phase.RUNNING, since=0.0, ready=True, serving=True, was_ready=True)
+READY_NOW = PartState(
+    Phase.RUNNING, since=0.0, ready=True, ready_since=NOW - 1, serving=True, was_ready=True
+)
 UNREADY = PartState(Phase.RUNNING, since=0.0, ready=False, was_ready=True)
 OVERDUE = PartState(Phase.RUNNING, since=NOW - START_SECONDS_MAX)
 OVERDUE_KILLED = PartState(Phase.RUNNING, since=NOW - START_SECONDS_MAX, killed=True)
@@ -46,11 +49,13 @@ DOWN = PartState(Phase.DOWN)
 @pytest.mark.parametrize(
     ("given", "then"),
     [
-        pytest.param((IDLE, IDLE, IDLE), [Start("nats")], id="first, the part without needs"),
-        pytest.param((STARTING, IDLE, IDLE), [], id="others wait until it is ready"),
         pytest.param(
-            (READY, IDLE, IDLE), [Start("controller"), Start("segstore")], id="then those it held"
+            (IDLE, IDLE, IDLE),
+            [Start("nats"), Start("controller"), Start("segstore")],
+            id="all parts at once",
         ),
+        pytest.param((STARTING, STARTING, STARTING), [], id="each waits for what it needs"),
+        pytest.param((STARTING, READY, RESTED), [], id="a dead part, for what it needs to serve"),
         pytest.param((READY, READY, READY), [], id="nothing to do"),
         pytest.param((READY, UNREADY, READY), [], id="lost readiness alone is no reason to act"),
         pytest.param((READY, READY, JUST_DIED), [], id="a dead part rests first"),
@@ -65,6 +70,7 @@ DOWN = PartState(Phase.DOWN)
         ),
         pytest.param((SERVING, READY, RESTED), [Start("segstore")], id="what serves is enough"),
         pytest.param((SERVING, OVERDUE, READY), [], id="late because of another part"),
+        pytest.param((READY_NOW, OVERDUE, READY), [], id="which has only just become ready"),
         pytest.param((STUCK_LONG, READY, READY), [Kill("nats", "full")], id="a stuck part"),
         pytest.param((STUCK_AT_ONCE, READY, READY), [], id="a stuck part that just started"),
     ],
@@ -118,7 +124,7 @@ def test_the_back_off_doubles_up_to_its_maximum() -> None:
 def test_readiness_forgives_earlier_failures() -> None:
     state = plan.started(PartState(Phase.BACKING_OFF, failures=3, restarts=3), NOW)
 
-    state = plan.ended(plan.probed(state, Answer(True)), NOW, "ended by SIGKILL")
+    state = plan.ended(plan.probed(state, Answer(True), NOW), NOW, "ended by SIGKILL")
 
     assert (state.failures, state.restarts) == (0, 4)
 
@@ -145,9 +151,21 @@ def test_a_part_that_ran_for_a_while_begins_with_short_pauses_again() -> None:
     assert (state.excused, back_off_seconds(state)) == (1, 0.2)
 
 
+def test_the_moment_at_which_a_part_became_ready_is_kept_until_it_does_so_again() -> None:
+    state = plan.started(IDLE, NOW)
+    answers = [False, True, True, False, True]
+
+    kept = []
+    for second, ready in enumerate(answers):
+        state = plan.probed(state, Answer(ready), NOW + second)
+        kept.append(state.ready_since - NOW)
+
+    assert kept[1:] == [1.0, 1.0, 1.0, 4.0]
+
+
 def test_an_end_before_readiness_counts_as_a_failure() -> None:
     state = plan.ended(
-        plan.probed(plan.started(IDLE, NOW), Answer(False, "starting")), NOW, "exit code 1"
+        plan.probed(plan.started(IDLE, NOW), Answer(False, "starting"), NOW), NOW, "exit code 1"
     )
 
     assert (state.failures, state.restarts, state.reason) == (1, 1, "exit code 1")

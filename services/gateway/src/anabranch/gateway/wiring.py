@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import cast
 
@@ -65,14 +65,22 @@ class Server(uvicorn.Server):
 
 async def run_gateway(settings: Settings, lifetime: Lifetime) -> None:
     """Run until the process must stop. Raises Unavailable (no NATS), Unauthorized, PortInUse."""
+    lifetime.set_ready("http", False, "starting")
+    lifetime.set_ready("controller", False, "waiting for NATS")
+    with contextlib.closing(listen(settings.bind)) as listener:
+        client = None
+        async with lifetime.until_stop():
+            client = await connect(settings.nats, name="gateway", tracer=lifetime.telemetry.tracer)
+        if client is not None:
+            async with client:
+                await _run_on(client, settings, lifetime, listener)
+
+
+async def _run_on(
+    client: Client, settings: Settings, lifetime: Lifetime, listener: socket.socket
+) -> None:
     clock = SystemClock()
-    for part in ("http", "controller"):
-        lifetime.set_ready(part, False, "starting")
-    async with (
-        _listening(settings.bind) as listener,
-        connect(settings.nats, name="gateway", tracer=lifetime.telemetry.tracer) as client,
-        asyncio.TaskGroup() as group,
-    ):
+    async with asyncio.TaskGroup() as group:
         parts = build(
             settings,
             client,
@@ -187,12 +195,6 @@ def listen(bind: str) -> socket.socket:
         raise PortInUse(
             "cannot listen for HTTP", host=host, port=port, cause=error.strerror or str(error)
         ) from error
-
-
-@contextlib.asynccontextmanager
-async def _listening(bind: str) -> AsyncIterator[socket.socket]:
-    with contextlib.closing(listen(bind)) as listener:
-        yield listener
 
 
 async def serve(

@@ -2,14 +2,18 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
-from anabranch.common.runtime.service import run_service, settings_or_exit
-from anabranch.segstore.settings import SegstoreSettings
-from anabranch.segstore.wiring import serve
+from anabranch.common.runtime.garbage import collect_nothing_yet
+
+if TYPE_CHECKING:
+    from anabranch.segstore.settings import SegstoreSettings
 
 
-def settings_of(arguments: list[str]) -> SegstoreSettings:
+def settings_of(arguments: list[str]) -> "SegstoreSettings":
     """The environment's settings with the command line's options. Raises InvalidSetting."""
+    from anabranch.segstore.settings import SegstoreSettings
+
     parser = argparse.ArgumentParser(
         prog="python -m anabranch.segstore",
         description="One segment store, configured by ANABRANCH_SEGSTORE_… variables.",
@@ -27,6 +31,10 @@ def settings_of(arguments: list[str]) -> SegstoreSettings:
 
 def main() -> int:
     """Run until a signal stops the store; the result is the exit code."""
+    collect_nothing_yet()
+    from anabranch.common.runtime.service import run_service, settings_or_exit
+    from anabranch.segstore.wiring import serve
+
     settings = settings_or_exit("segstore", lambda: settings_of(sys.argv[1:]))
     return run_service(
         "segstore",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.common.errors import BinaryNotFound
+from anabranch.common.workflow.bounded import for_each
 
 VERSION_SECONDS_MAX = 10.0
 
@@ -79,6 +80,27 @@ def choose(program: Program, candidates: Sequence[Candidate]) -> Candidate:
         f"{program.name} of version {program.version_min[0]}.{program.version_min[1]} or later",
         looked_at=seen or "nothing",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The paths of the server programs."""
+
+    nats: Path
+    redis: Path | None
+
+
+async def find_programs(*, redis: bool) -> Programs:
+    """Find the programs side by side, because each prints its version. Raises BinaryNotFound."""
+    found: dict[Program, Path | None] = {REDIS: None}
+
+    async def find(program: Program) -> None:
+        found[program] = await (find_nats_server() if program is NATS else find_redis_server())
+
+    await for_each((NATS, REDIS) if redis else (NATS,), 2, find)
+    nats = found[NATS]
+    assert nats is not None
+    return Programs(nats, found[REDIS])
 
 
 async def find_nats_server() -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.cli.up import plan
-from anabranch.cli.up.binaries import find_nats_server, find_redis_server
+from anabranch.cli.up.binaries import find_programs
 from anabranch.cli.up.credentials import kept_credentials
 from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
 from anabranch.cli.up.parts import (
@@ -249,13 +249,14 @@ async def _plan(
     for _ in range(settings.store_count):
         more.append(choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})))
     monitor_port = more.pop()
+    programs = await find_programs(redis=settings.redis)
     return ClusterPlan(
-        redis_program=await find_redis_server() if settings.redis else None,
+        redis_program=programs.redis,
         redis_socket=sockets / REDIS_SOCKET,
         more_segstore_ports=tuple(more),
         controller_count=settings.controller_count,
         directory=directory,
-        nats_program=await find_nats_server(),
+        nats_program=programs.nats,
         nats_port=nats_port,
         nats_login=kept_credentials(directory, new_password),
         nats_monitor_port=monitor_port,

@@ -1,18 +1,22 @@
 """The command `anabranch up`: run an embedded cluster until it is asked to stop."""
 
 import asyncio
+import os
+import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
-from anabranch.cli.up.cluster import UpSettings, embedded_cluster
-from anabranch.cli.up.progress import Progress
+from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.cli.up.progress import Place, Progress
 from anabranch.common.errors import InvalidSetting
+from anabranch.common.runtime.clock import SystemClock
 
 DATA_DIR_DEFAULT = Path("out/anabranch")
+TICK_S = 0.25
 
 
 def up(
@@ -94,13 +98,49 @@ async def _run(settings: UpSettings, as_json: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with Progress(Console(), as_json) as progress:
+    clock = SystemClock()
+    begun_s = clock.monotonic() - process_age_s()
+    with Progress(sys.stdout, clock, begun_s, as_json=as_json) as progress:
         async with embedded_cluster(settings, watch=progress.changed) as cluster:
             if not cluster.redis_url:
                 progress.remark("redis", _why_without_redis(settings))
-            progress.will_serve(cluster.endpoints, str(cluster.endpoints_file))
-            await stop.wait()
+            progress.will_serve(_place(settings, cluster))
+            while not stop.is_set():
+                progress.tick()
+                await _wait(stop, TICK_S)
         progress.stopped()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, but not for longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _place(settings: UpSettings, cluster: EmbeddedCluster) -> Place:
+    program = "anabranch" if shutil.which("anabranch") else str(_beside_python("anabranch"))
+    return Place(
+        endpoints=cluster.endpoints,
+        endpoints_file=cluster.endpoints_file,
+        data_dir=cluster.data_dir,
+        is_default=settings.data_dir == DATA_DIR_DEFAULT,
+        is_kept=not settings.ephemeral,
+        program=program,
+    )
+
+
+def _beside_python(program: str) -> Path:
+    return Path(sys.executable).with_name(program)
+
+
+def process_age_s() -> float:
+    """The seconds since this process was started, as the kernel counts them."""
+    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    return uptime_s - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _why_without_redis(settings: UpSettings) -> str:

@@ -9,11 +9,12 @@
      │                                 in a row without an excuse, or irreplaceable)
      └── ended ── STOPPING (asked to end; killed when the deadline is over)
 
-Parts start in the given order, each when the parts that it needs are serving. They stop in reverse
-order, one after the other. If the probe of a part fails after the part has been ready, the part is
-left alone. The supervisor replaces a part only if its process ends, if it never becomes ready, or
-if it is *stuck*: it keeps an error that only a restart clears, such as a NATS server whose disk was
-full and has room again.
+All parts start at once: each loads its program meanwhile, and waits itself for the parts that it
+needs. A part that ended starts again when those are serving. Parts stop in reverse order, one after
+the other. If the probe of a part fails after the part has been ready, the part is left alone. The
+supervisor replaces a part only if its process ends, if it never becomes ready although the parts
+that it needs have been ready for long, or if it is *stuck*: it keeps an error that only a restart
+clears, such as a NATS server whose disk was full and has room again.
 
 An end is *excused* if the part is not to blame and a restart can help: its disk failed or is full,
 or a part that it needs is not ready. Excused ends never lead to giving up; the pauses between them
@@ -34,6 +35,8 @@ EXCUSED_FORGOTTEN_SECONDS = 60.0
 STUCK_SECONDS_MIN = 10.0
 """The minimum time for which a part runs before it is replaced because it is stuck."""
 START_SECONDS_MAX = 60.0
+"""The time in which a part must become ready, counted from its start and from the moment at which
+the parts that it needs became ready."""
 STOP_SECONDS_MAX = 25.0
 FAILURE_COUNT_MAX = 5
 
@@ -48,7 +51,8 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """One part. `since` is the monotonic second at which the phase began.
+    """One part. `since` is the monotonic second at which the phase began, `ready_since` the one at
+    which the part became ready the last time.
 
     `failures` counts consecutive ends without having been ready and without an excuse, `excused`
     consecutive ends with one; `restarts` counts all unrequested ends. `serving`: it answers, though
@@ -58,6 +62,7 @@ class PartState:
     phase: Phase = Phase.IDLE
     since: float = 0.0
     ready: bool = False
+    ready_since: float = 0.0
     serving: bool = False
     stuck: bool = False
     was_ready: bool = False
@@ -134,8 +139,8 @@ def next_actions(
 ) -> list[Action]:
     """The next actions.
 
-    `needs` names the parts in start order, each with the parts it waits for. The data of an
-    `irreplaceable` part ends with its process.
+    `needs` names the parts in start order, each with the parts without which it cannot become
+    ready. The data of an `irreplaceable` part ends with its process.
     """
     if stopping:
         return _next_stop(list(needs), states, now)
@@ -172,13 +177,14 @@ def started(state: PartState, now: float) -> PartState:
     )
 
 
-def probed(state: PartState, answer: Answer) -> PartState:
+def probed(state: PartState, answer: Answer, now: float) -> PartState:
     """The state after a probe; readiness clears earlier failures."""
     if state.phase is not Phase.RUNNING:
         return state
     return replace(
         state,
         ready=answer.ready,
+        ready_since=now if answer.ready and not state.ready else state.ready_since,
         serving=answer.ready or answer.serving,
         stuck=answer.stuck,
         was_ready=state.was_ready or answer.ready,
@@ -220,16 +226,16 @@ def forgotten(state: PartState, now: float) -> PartState:
 def _next_for_part(
     part: str, state: PartState, needed: Sequence[PartState], now: float
 ) -> Action | None:
-    open_way = all(other.serving for other in needed)
     match state.phase:
         case Phase.IDLE:
-            return Start(part) if open_way else None
+            return Start(part)
         case Phase.RUNNING:
             return None if state.killed else _replaced(part, state, needed, now)
         case Phase.BACKING_OFF:
             if state.failures >= FAILURE_COUNT_MAX:
                 return GiveUp(part)
             rested = now - state.since >= back_off_seconds(state)
+            open_way = all(other.serving for other in needed)
             return Start(part) if rested and open_way else None
         case Phase.STOPPING | Phase.DOWN:
             return None
@@ -240,12 +246,12 @@ def _replaced(
     part: str, state: PartState, needed: Sequence[PartState], now: float
 ) -> Action | None:
     """Whether a running part must be restarted."""
-    age = now - state.since
-    if state.stuck and age >= STUCK_SECONDS_MIN:
+    if state.stuck and now - state.since >= STUCK_SECONDS_MIN:
         return Kill(part, state.reason)
     if state.was_ready or state.serving or not all(other.ready for other in needed):
         return None
-    return Kill(part, "not ready in time") if age >= START_SECONDS_MAX else None
+    able_since = max([state.since, *(other.ready_since for other in needed)])
+    return Kill(part, "not ready in time") if now - able_since >= START_SECONDS_MAX else None
 
 
 def _next_stop(order: Sequence[str], states: Mapping[str, PartState], now: float) -> list[Action]:

@@ -14,6 +14,8 @@ PROBE_SECONDS_MAX = 0.5
 ROOM_SIZE_MIN = 4 * 1024 * 1024
 """A disk with less free space counts as full."""
 _WRITE_ERROR = "write error"
+_STARTING = "starting"
+"""The reason of a part of a service that waits for the service's other parts."""
 REPLY_SIZE_MAX = 64 * 1024
 
 
@@ -30,9 +32,11 @@ async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
                     return await _ask_health(probe)
             assert_never(probe)
     except TimeoutError:
-        return Answer(False, "does not answer in time")
+        return Answer(False, "it does not answer in time")
+    except FileNotFoundError:
+        return Answer(False, "its program loads")  # its port file, or its socket, is missing
     except OSError:
-        return Answer(False)  # no process listens yet
+        return Answer(False, "it does not listen yet")
 
 
 def has_room(folder: Path) -> bool:
@@ -52,14 +56,15 @@ def read_health_reply(reply: bytes) -> tuple[bool, str]:
         return True, ""
     try:
         parts = json.loads(body)["parts"]
-        waiting = [
-            f"{name}: {part['reason'] or 'not ready'}"
+        waiting = {
+            name: str(part["reason"] or "not ready")
             for name, part in parts.items()
             if not part["ready"]
-        ]
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         return False, "does not answer with its health"
-    return False, "; ".join(waiting)
+    telling = {name: why for name, why in waiting.items() if why != _STARTING}
+    return False, "; ".join(f"{name}: {why}" for name, why in (telling or waiting).items())
 
 
 def read_nats_health(reply: bytes, room: bool) -> Answer:

@@ -132,7 +132,7 @@ class Supervisor:
         await for_each(due, len(self._specs), ask_part)
         for part in due:
             told = answers[part]
-            self._states[part] = plan.probed(self._states[part], told)
+            self._states[part] = plan.probed(self._states[part], told, now)
             calm = told.ready or told.serving
             self._probe_due[part] = now + (CALM_PROBE_SECONDS if calm else TURN_SECONDS)
 

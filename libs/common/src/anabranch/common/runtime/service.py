@@ -19,8 +19,8 @@ import asyncio
 import faulthandler
 import resource
 import signal
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, closing, suppress
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -58,11 +58,30 @@ class Lifetime:
     def __init__(self, telemetry: Telemetry | None = None) -> None:
         self.telemetry = telemetry or silent_telemetry()
         self._stop = asyncio.Event()
+        self._waits: set[asyncio.Timeout] = set()
         self._parts: dict[str, PartHealth] = {}
 
     async def wait_for_stop(self) -> None:
         """Wait until the service must stop. Bounded by the process's life."""
         await self._stop.wait()
+
+    @asynccontextmanager
+    async def until_stop(self) -> AsyncIterator[None]:
+        """Leave the block early, without an error, when the service must stop.
+
+        It is for waits that may be long before the service serves: the block's current `await` is
+        cancelled, so what it was to produce is missing.
+        """
+        wait = asyncio.timeout(0 if self.stopping else None)
+        try:
+            async with wait:
+                self._waits.add(wait)
+                yield
+        except TimeoutError:
+            if not wait.expired():
+                raise
+        finally:
+            self._waits.discard(wait)
 
     @property
     def stopping(self) -> bool:
@@ -90,6 +109,9 @@ class Lifetime:
     def request_stop(self) -> None:
         """Ask the service to stop. Idempotent."""
         self._stop.set()
+        for wait in self._waits:
+            wait.reschedule(asyncio.get_running_loop().time())
+        self._waits.clear()
 
 
 def run_service(

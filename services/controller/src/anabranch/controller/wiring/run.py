@@ -43,7 +43,12 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     observer = Observer(ControllerMetrics(telemetry.metrics, clock), telemetry.tracer)
     if settings.tier2_url:
         shared_location(settings.tier2_url)  # a wrong URL stays wrong, so fail at the start
-    client = await connect_nats(settings.nats, "controller")
+    lifetime.set_ready("nats", False, "waiting for NATS")
+    client = None
+    async with lifetime.until_stop():
+        client = await connect_nats(settings.nats, "controller")
+    if client is None:
+        return
     rng = system_rng()
     containment = Containment(clock, rng)
     around = Surroundings(settings, client, clock, SystemIds(), rng, observer, containment)

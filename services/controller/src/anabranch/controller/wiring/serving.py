@@ -25,6 +25,8 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
     cluster.members.on_change(partial(cluster.report, lifetime))
     for part in PARTS:
         lifetime.set_ready(part, False, "starting")
+    lifetime.set_ready("mirror", False, "reads the domain events")
+    lifetime.set_ready("nats", True)
     async with asyncio.TaskGroup() as group:
         tasks: list[asyncio.Task[None]] = []
 

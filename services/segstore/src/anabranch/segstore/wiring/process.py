@@ -195,10 +195,8 @@ class Process:
         """Keep readiness and the NATS door in line with the containers."""
         lifetime = self._parts.lifetime
         while not store.stopping:
-            closed = sorted(store.assigned - store.open_numbers)
-            ready = store.all_placed and not closed
-            reason = f"not open: {closed}" if closed else "not all containers are placed yet"
-            lifetime.set_ready("containers", ready, "" if ready else reason)
+            reason = store.missing
+            lifetime.set_ready("containers", not reason, reason)
             if not await door.serve(store.assigned):
                 await self._parts.clock.sleep(_DOOR_RETRY_S)
                 continue

@@ -83,9 +83,11 @@ async def _connect(
     Raises Unauthorized at once, because the same credentials would be refused again.
     """
     failures = 0
+    lifetime.set_ready("nats", False, "waiting for NATS")
     while not lifetime.stopping:
         try:
-            return await connect_nats(target, "segstore")
+            async with lifetime.until_stop():
+                return await connect_nats(target, "segstore")
         except Unavailable as error:
             failures += 1
             _log.warning("NATS does not answer yet", error=str(error), remedy=error.remedy)

@@ -26,8 +26,10 @@ from anabranch.segstore.ports import CommitWatch
 
 _PROBE_FILE = "probe"
 _PROBE_WRITE = bytes(4096)
-_PROBE_COUNT = 100
-_PROBE_SECONDS_MAX = 2.0
+_PROBE_COUNT_MAX = 100
+_PROBE_COUNT_MIN = 11
+_PROBE_SECONDS = 0.1
+"""The store waits for the measurement. After this time, the minimum suffices."""
 ChooseCommits = Callable[[Disk, DirectoryLock], CommitWriter]
 """Chooses the commit writer for a directory that is locked and not opened yet."""
 
@@ -97,15 +99,17 @@ class SyncProbe:
 
 
 def probe_sync(disk: Disk, clock: Clock) -> SyncProbe:
-    """Measure synced writes in a temporary file, for at most about two seconds."""
+    """Measure synced writes in a temporary file: a hundred, or fewer if they take long."""
     layout.remove_if_there(disk, _PROBE_FILE)
     file = disk.create(_PROBE_FILE, len(_PROBE_WRITE))
     try:
         file.write_synced([_PROBE_WRITE], 0)
         took_ms: list[float] = []
         begun = clock.monotonic()
-        while len(took_ms) < _PROBE_COUNT and clock.monotonic() - begun < _PROBE_SECONDS_MAX:
+        while len(took_ms) < _PROBE_COUNT_MAX:
             start = clock.monotonic()
+            if len(took_ms) >= _PROBE_COUNT_MIN and start - begun >= _PROBE_SECONDS:
+                break
             file.write_synced([_PROBE_WRITE], 0)
             took_ms.append((clock.monotonic() - start) * 1000)
     finally:

@@ -17,6 +17,8 @@ from anabranch.segstore.shell.memory.catch_up import CatchUp
 from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.flusher import Flusher
 
+SHOWN_COUNT_MAX = 8
+
 
 @dataclass(frozen=True, slots=True)
 class OpenContainer:
@@ -103,9 +105,20 @@ class Store:
         return frozenset(self._assigned)
 
     @property
-    def all_placed(self) -> bool:
-        """Whether the owner of every container of the cluster is known."""
-        return len(self._assigned) + len(self._elsewhere) == self.container_count
+    def missing(self) -> str:
+        """The reason why the store is not ready; empty if every container of the cluster has a
+        known owner, and those of this store are open.
+        """
+        closed = sorted(self._assigned - self._open.keys())
+        if closed:
+            shown = ", ".join(map(str, closed[:SHOWN_COUNT_MAX]))
+            more = ", …" if closed[SHOWN_COUNT_MAX:] else ""
+            count = f"{len(closed)} of {len(self._assigned)}"
+            return f"{count} containers are not open: {shown}{more}"
+        placed = len(self._assigned) + len(self._elsewhere)
+        if placed < self.container_count:
+            return f"the controller has placed {placed} of {self.container_count} containers"
+        return ""
 
     def find(self, segment: str, container_epoch: int) -> OpenContainer:
         """The container of a segment; `container_epoch` 0 accepts any.
