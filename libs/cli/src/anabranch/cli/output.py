@@ -91,9 +91,9 @@ def counted(count: int, noun: str) -> str:
 def print_error(error: AnabranchError, as_json: bool, stream: TextIO | None = None) -> None:
     """The error on one line of stderr: its text and remedy, or its JSON body."""
     if as_json:
-        text = json.dumps({"error": error.to_body()})
+        text = json.dumps({"error": error.to_body("command")})
     else:
-        text = " ".join(f"error: {error} / try: {error.remedy}".split())
+        text = " ".join(f"error: {error} / try: {error.remedy_for('command')}".split())
     print(text, file=stream or sys.stderr)
 
 
