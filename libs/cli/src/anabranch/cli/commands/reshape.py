@@ -109,7 +109,10 @@ def update(
     A policy that requires another number of segments also scales the stream.
     """
     if options == _AS_IT_IS:
-        raise InvalidRequest("the update names no change", remedy="anabranch stream update --help")
+        raise InvalidRequest(
+            "the update names no change",
+            remedy="`anabranch stream update --help` lists the changes",
+        )
 
     async def start(admin: Admin, wait_s: float) -> Operation:
         config = configured(await admin.config(stream), options)
@@ -287,4 +290,7 @@ def text_of(file: Path) -> str:
     try:
         return Path("/dev/stdin" if str(file) == "-" else file).read_text()
     except (OSError, UnicodeError) as error:
-        raise InvalidRequest("the file cannot be read", path=str(file), cause=str(error)) from error
+        raise InvalidRequest(
+            "the file cannot be read", remedy="check the file's name and rights",
+            path=str(file), cause=str(error),
+        ) from error  # fmt: skip

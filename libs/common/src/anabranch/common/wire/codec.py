@@ -26,7 +26,11 @@ def require_zstd() -> None:
     try:
         import zstandard  # noqa: F401
     except ImportError as error:
-        raise CodecMissing("Zstandard is not installed", package="zstandard") from error
+        raise CodecMissing(
+            "Zstandard is not installed",
+            remedy="`pip install 'anabranch-client[zstd]'`",
+            package="zstandard",
+        ) from error
 
 
 def compress_zstd(body: bytes, level: int) -> bytes:
