@@ -3,6 +3,7 @@
 import ast
 import inspect
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, get_origin, get_type_hints
 
 import anabranch.client as exported
@@ -71,7 +72,7 @@ def _export(name: str) -> Any:
 def _attribute(owner: Any, name: str) -> Any:
     if owner is _UNKNOWN:
         return _UNKNOWN
-    if name in get_type_hints(owner):
+    if any(name in vars(each).get("__annotations__", {}) for each in owner.__mro__):
         return _UNKNOWN
     found = getattr(owner, name)
     return _result(found.fget) if isinstance(found, property) else found
@@ -90,6 +91,10 @@ def _result(called: Any) -> Any:
     """The class of what a function returns; that of a constructor is the class."""
     if called is _UNKNOWN or inspect.isclass(called):
         return called
-    found = get_type_hints(called).get("return", _UNKNOWN)
+    told = SimpleNamespace(__annotations__={"return": called.__annotations__.get("return")})
+    try:
+        found = get_type_hints(told, called.__globals__)["return"]
+    except NameError:  # a name for type checkers alone
+        return _UNKNOWN
     kind = get_origin(found) or found
     return kind if inspect.isclass(kind) else _UNKNOWN

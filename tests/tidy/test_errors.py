@@ -17,7 +17,7 @@ from tidy.remedies import EXAMPLES, Said, commands_in, python_in, requests_in
 TEXT = errors_document.PATH.read_text()
 OF_CLASSES = list(remedies.of_classes())
 ALL = [*OF_CLASSES, *remedies.of_raisers()]
-_CLASSES = [name for name in dir(anabranch.client) if re.match(r"[A-Z][a-z]+[A-Z]", name)]
+_CLASSES = [name for name in anabranch.client.__all__ if re.match(r"[A-Z][a-z]+[A-Z]", name)]
 _PYTHON = re.compile(
     rf"\b({'|'.join(VARIABLES)})\.[a-z_]+\b|\bawait \w|\basync with\b|\b({'|'.join(_CLASSES)})\b"
 )

@@ -183,7 +183,7 @@ def require_pyarrow() -> Any:
     except ImportError as error:
         raise CodecMissing(
             "Arrow data requires a package that is not installed",
-            remedy="`pip install 'anabranch-client[arrow]'`",
+            remedy="pip install 'anabranch-client[arrow]'",
             package="pyarrow",
         ) from error
 

@@ -126,6 +126,6 @@ def _told_error(stderr: str) -> AnabranchError:
     except (ValueError, KeyError, TypeError):
         return BinaryNotFound(
             "the controller's program cannot be run",
-            remedy="`pip install 'anabranch-cli[embedded]'`",
+            remedy="pip install 'anabranch-cli[embedded]'",
             cause=stderr.strip()[-200:],
         )

@@ -15,7 +15,9 @@ from anabranch.cli.output import Output, counted
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import KeyRange, Operation, OperationState, SegmentInStream, StreamConfig
 from anabranch.client.admin.reshaping import Reshaping, merge, split
+from anabranch.client.wire.naming import naming
 from anabranch.common.errors import InvalidRequest, Unavailable
+from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.clock import SystemClock
 
 RESTING = ("active", "sealed")
@@ -173,11 +175,12 @@ async def _planned(
     """The segments to seal and the new ranges, for a split or a merge."""
     found = await admin.segments(stream, epoch=None, time_ms=None, rates=False)
     present = [SegmentInStream.model_validate(one) for one in found]
-    planned: Reshaping = (
-        merge(present, [amounts.segment(one) for one in pair])
-        if pair
-        else split(present, amounts.segment(whole), into)
-    )
+    with naming(stream_ref(stream)):
+        planned: Reshaping = (
+            merge(present, [amounts.segment(one) for one in pair])
+            if pair
+            else split(present, amounts.segment(whole), into)
+        )
     return list(planned.seal), [KeyRange(r.key_start, r.key_end) for r in planned.new_ranges]
 
 

@@ -148,6 +148,6 @@ def _told_error(stderr: str) -> AnabranchError:
     except (ValueError, KeyError, TypeError):
         return BinaryNotFound(
             "the segment store's program cannot be run",
-            remedy="`pip install 'anabranch-cli[embedded]'`",
+            remedy="pip install 'anabranch-cli[embedded]'",
             cause=stderr.strip()[-200:],
         )

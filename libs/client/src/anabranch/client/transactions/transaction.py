@@ -78,7 +78,7 @@ class Transaction(TransactionWriter[T]):
         self._commit_asked = False
         self._abort_asked = False
         if self.has_parts:
-            self._failure = _write_to_a_part(self.transaction_id)
+            self._failure = _write_to_a_part(fate.calls.stream, self.transaction_id)
             self._lanes.refusal = self._failure
 
     # --- description ------------------------------------------------------------------------
@@ -370,12 +370,17 @@ class Transaction(TransactionWriter[T]):
         return TransactionPart(drawn, self._fate, self._writing, self._serializer)
 
 
-def _write_to_a_part(transaction_id: str) -> InvalidRequest:
+def _write_to_a_part(stream: StreamRef, transaction_id: str) -> InvalidRequest:
     return InvalidRequest(
         "the transaction has parts; write to a part",
-        remedy=Remedy("create a part of it first", api="use `async with txn.part() as part`"),
+        remedy=Remedy(
+            api="use `async with txn.part() as part`",
+            http=f"`POST /v1/scopes/{stream.scope}/streams/{stream.stream}/transactions/"
+            f"{transaction_id}/parts` creates a part for the events",
+            command="add `--part new` for a new part, or `--part` and its id",
+        ),
         transaction=transaction_id,
-    )  # fmt: skip
+    )
 
 
 def _being_committed(stream: StreamRef, transaction_id: str) -> TransactionEnded:

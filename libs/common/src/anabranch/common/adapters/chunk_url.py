@@ -109,7 +109,7 @@ async def open_bucket(
     except ModuleNotFoundError as error:
         raise InvalidSetting(
             "the library for object stores is not installed",
-            remedy="`pip install 'anabranch-common[objects]'`",
+            remedy="pip install 'anabranch-common[objects]'",
             module=error.name,
         ) from error
     storage = bucket_storage(location, options, SystemClock(), limit_s=limit_s)

@@ -97,7 +97,7 @@ def _require_nkeys(file: Path) -> None:
     if importlib.util.find_spec("nkeys") is None:
         raise CodecMissing(
             "credentials that sign need a library that is not installed",
-            remedy="`pip install 'nats-py[nkeys]'`",
+            remedy="pip install 'nats-py[nkeys]'",
             package="nkeys",
             path=str(file),
         )

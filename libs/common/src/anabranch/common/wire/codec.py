@@ -28,7 +28,7 @@ def require_zstd() -> None:
     except ImportError as error:
         raise CodecMissing(
             "Zstandard is not installed",
-            remedy="`pip install 'anabranch-client[zstd]'`",
+            remedy="pip install 'anabranch-client[zstd]'",
             package="zstandard",
         ) from error
 
