@@ -93,13 +93,19 @@ wire-doc: setup
 command-doc: setup
 	PYTHONPATH=tests $(BIN)/python -m tidy.command_document
 
+## make errors-doc  renew the tables of errors in docs/errors.md
+.PHONY: errors-doc
+errors-doc: setup
+	PYTHONPATH=tests $(BIN)/python -m tidy.errors_document
+
 ## make prose     headless words per document and package; ARGS=--write lowers the permitted figures,
 ##                ARGS=--moved follows modules that moved to other packages
 .PHONY: prose
 prose: setup
 	@PYTHONPATH=tests $(BIN)/python -m tidy.prose $(ARGS)
 
-## make check     linters, types, import rules, project rules, drift of the lock, asyncapi.json and wire.md
+## make check     linters, types, import rules, project rules, drift of the lock, asyncapi.json,
+##                wire.md and errors.md
 .PHONY: check
 check: setup
 	$(BIN)/ruff check

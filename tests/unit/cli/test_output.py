@@ -23,14 +23,15 @@ def test_an_error_is_one_line_with_its_remedy() -> None:
     out = io.StringIO()
     print_error(ERROR, Form.TABLE, out)
     assert out.getvalue() == (
-        "error: the stream does not exist (stream=a/b) / try: check the name\n"
+        "error: the stream does not exist (stream=a/b) / try: `anabranch stream list a` lists the "
+        "streams; `anabranch stream create a/b` creates it\n"
     )
 
 
 def test_an_error_for_programs_is_its_body() -> None:
     out = io.StringIO()
     print_error(ERROR, Form.JSON, out)
-    assert json.loads(out.getvalue()) == {"error": ERROR.to_body()}
+    assert json.loads(out.getvalue()) == {"error": ERROR.to_body("command")}
 
 
 def test_results_are_text_for_people_and_objects_for_programs() -> None:

@@ -196,7 +196,7 @@ async def test_what_was_aborted_inside_the_block_is_left_in_silence() -> None:
                 txn.write(b"2")
         with pytest.raises(TransactionEnded) as ended:
             await txn.commit()
-        assert ended.value.fields == {"transaction": txn.id, "state": "aborted"}
+        assert ended.value.fields == {"stream": STREAM, "transaction": txn.id, "state": "aborted"}
         assert await b.payloads() == []
 
 

@@ -1,17 +1,22 @@
 """What callers are told: every error of the tree as a status and a problem document."""
 
+import msgspec
 import pytest
 from starlette.requests import Request
 
+from anabranch.client.wire.http_calls import GatewayCalls
 from anabranch.common import errors as e
 from anabranch.common.errors import ERRORS_BY_CODE, AnabranchError
 from anabranch.gateway.http.edge.problem import (
+    PROBLEM,
     STATUS_BY_CODE,
     UNEXPECTED,
     _on_error,
+    document_of,
     problem_of,
     status_of,
 )
+from kit.client_bench import STREAM
 from kit.gateway_bench import gateway, problem
 
 TABLE: list[tuple[type[AnabranchError], int, bool]] = [
@@ -126,3 +131,29 @@ def test_words_of_a_caller_that_no_encoding_has_are_told_with_question_marks() -
 
     assert answer.status_code == 400
     assert b'"a?b"' in answer.body
+
+
+async def test_what_a_caller_over_http_can_do_is_told_in_requests() -> None:
+    scope, stream = f"/v1/scopes/{STREAM.partition('/')[0]}", STREAM.partition("/")[2]
+    async with gateway() as g:
+        missing = await g.http.get(f"{scope}/streams/none")
+        large = await g.http.post(
+            f"{scope}/streams/{stream}/events",
+            content=bytes(9 << 20),
+            headers={"content-type": "application/octet-stream"},
+        )
+
+    assert problem(missing, 404) == "stream-not-found"
+    assert f"`GET {scope}/streams` lists the streams" in missing.json()["remedy"]
+    assert problem(large, 413) == "event-too-large"
+    assert large.json()["remedy"].startswith("split the event; only the Python client")
+
+
+async def test_a_python_program_behind_a_gateway_gets_the_words_of_the_client() -> None:
+    document = document_of(e.StreamNotSealed("not sealed", stream="demo/one"), "/v1/x")
+    calls = GatewayCalls("http://127.0.0.1:9")
+    told = calls.refusal(412, PROBLEM, msgspec.json.encode(document))
+    await calls.close()
+
+    assert "PUT /v1/scopes/demo/streams/one/state" in str(document["remedy"])
+    assert told.remedy == '`client.streams.seal("demo/one")` first'

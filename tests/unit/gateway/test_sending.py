@@ -47,7 +47,8 @@ async def test_a_change_that_takes_long_is_answered_with_its_operation() -> None
 async def test_what_became_of_a_failed_operation_is_told_with_its_error() -> None:
     async with gateway() as g:
         controller = controller_of(g)
-        controller.held, controller.failing = {"seal_stream"}, StreamNotFound("it went", stream="x")
+        controller.held = {"seal_stream"}
+        controller.failing = StreamNotFound("it went", stream="a/x")
         accepted = await g.http.put(
             f"{SENSORS}/state",
             json={"streamState": "SEALED"},
@@ -62,8 +63,10 @@ async def test_what_became_of_a_failed_operation_is_told_with_its_error() -> Non
 
     assert accepted.status_code == 202
     assert failed["error"] == {
-        "code": "stream-not-found", "message": "it went", "remedy": "check the name",
-        "fields": {"stream": "x"},
+        "code": "stream-not-found", "message": "it went",
+        "remedy": "`GET /v1/scopes/a/streams` lists the streams; "
+        "`POST /v1/scopes/a/streams` creates one",
+        "fields": {"stream": "a/x"},
     }  # fmt: skip
     assert listed["operations"] == [failed]
     assert running["operations"] == []

@@ -161,5 +161,5 @@ def test_an_error_keeps_its_kind_fields_and_remedy_across_the_wire() -> None:
     error = error_of(reply)
     assert isinstance(error, EventGap)
     assert error.fields == {"last": 7}
-    assert error.remedy == EventGap.default_remedy
+    assert error.remedy == EventGap.default_remedy.text
     assert reply.session == 2

@@ -62,7 +62,6 @@ async def ended(
         if left_s <= 0:
             raise OutcomeUnknown(
                 "the operation did not end in time; it continues",
-                remedy=f"`anabranch operation describe {operation}` shows its progress",
                 operation=operation,
             )
         news = (found.get("step"), found.get("attempts"))

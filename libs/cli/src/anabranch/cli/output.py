@@ -143,9 +143,9 @@ def _plain(value: object) -> object:
 def print_error(error: AnabranchError, form: Form, stream: TextIO | None = None) -> None:
     """The error on one line of stderr: its text and remedy, or its JSON body."""
     if form is Form.TABLE:
-        text = " ".join(f"error: {error} / try: {error.remedy}".split())
+        text = " ".join(f"error: {error} / try: {error.remedy_for('command')}".split())
     else:
-        text = json.dumps({"error": error.to_body()})
+        text = json.dumps({"error": error.to_body("command")})
     print(text, file=stream or sys.stderr)
 
 

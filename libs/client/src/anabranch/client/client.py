@@ -27,7 +27,7 @@ from anabranch.client.settings import (
 )
 from anabranch.client.wire.control import ConnectionPool, ControlPlane, SegmentDirectory
 from anabranch.common.adapters.store_connection import Dial, dial_tcp
-from anabranch.common.errors import Closed, InvalidRequest
+from anabranch.common.errors import Closed, InvalidRequest, Remedy
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.runtime.clock import Clock
@@ -425,7 +425,8 @@ class Client:
             raise Closed("the client is closed", remedy="connect again")
         if self._runtime is None:
             raise InvalidRequest(
-                "the client is not open", remedy="use it as `async with connect(…) as client`"
+                "the client is not open",
+                remedy=Remedy(api="use it as `async with connect(...) as client`"),
             )
         return self._runtime
 

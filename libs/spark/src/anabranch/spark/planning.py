@@ -93,8 +93,8 @@ def _check_inside(segment: SegmentBounds, place: tuple[int, int]) -> None:
         raise InvalidRequest(
             "a position lies beyond the readable part of the segment",
             remedy=(
-                "correct the position; for tier 2, flush the container first or read from "
-                "the stores"
+                "correct the position; if tier 2 lacks it, run `anabranch segstore flush`, or read "
+                "from the stores"
             ),
             segment=segment.name, length=segment.length, offset=offset,
         )  # fmt: skip

@@ -207,7 +207,7 @@ def main() -> int:
     try:
         return asyncio.run(perform(parsed()))
     except AnabranchError as error:
-        sys.stderr.write(json.dumps({"error": error.to_body()}) + "\n")
+        sys.stderr.write(json.dumps({"error": error.to_body("command")}) + "\n")
         return 1
 
 

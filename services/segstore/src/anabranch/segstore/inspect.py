@@ -68,7 +68,7 @@ def main() -> int:
     try:
         report = inspect(options.directory)
     except AnabranchError as error:
-        sys.stderr.write(json.dumps({"error": error.to_body()}) + "\n")
+        sys.stderr.write(json.dumps({"error": error.to_body("command")}) + "\n")
         return 1
     for line in lines_of(report):
         sys.stdout.write(json.dumps(line) + "\n")

@@ -124,7 +124,7 @@ def main() -> int:
         for last in repair(options.directory, options.tier2, yes=options.yes):
             sys.stdout.write(json.dumps(last) + "\n")
     except AnabranchError as error:
-        sys.stderr.write(json.dumps({"error": error.to_body()}) + "\n")
+        sys.stderr.write(json.dumps({"error": error.to_body("command")}) + "\n")
         return 1
     return 1 if last["repair"] == "nothing changed" else 0
 

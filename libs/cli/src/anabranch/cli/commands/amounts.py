@@ -107,5 +107,6 @@ def cut_in(text: str) -> dict[int, int]:
         return {int(name): int(offset) for name, offset in found.items()}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InvalidRequest(
-            "the file holds no cut", remedy="write it with `anabranch stream cut … --json`"
+            "the file holds no cut",
+            remedy="write it with `anabranch stream cut SCOPE/STREAM --tail --json`",
         ) from error

@@ -18,7 +18,8 @@ LOSS = (
     "The container's store may hold acknowledged events that are not in tier 2 yet. This command\n"
     "loses them for good: writers have their acknowledgement, and readers will never see them.\n"
     "Use it only if that store's data directory cannot come back. If the store is only down,\n"
-    "start it; if it runs, use `anabranch container move`. To continue, repeat with --yes."
+    "start it; if it runs, use `anabranch container move CONTAINER --to STORE`. To continue,\n"
+    "repeat with --yes."
 )
 _HERE = Connection()
 

@@ -79,7 +79,8 @@ def cuts_in(text: str) -> dict[str, PositionCut]:
         }
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         raise InvalidRequest(
-            "the file holds no cuts", remedy="write it with `anabranch group cuts … --json`"
+            "the file holds no cuts",
+            remedy="write it with `anabranch group cuts SCOPE/GROUP --json`",
         ) from error
 
 

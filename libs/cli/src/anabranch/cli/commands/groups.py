@@ -190,8 +190,8 @@ def checkpoint(
         if made["state"] == "running":
             raise Unavailable(
                 "some readers have not reached the checkpoint",
-                remedy=f"`anabranch group show {group}` shows the readers for which it waits; "
-                "`anabranch group offline` takes the segments of a stuck one",
+                remedy=f"`anabranch group show {group}` shows the readers that delay it; "
+                f"`anabranch group offline {group} READER` takes the segments of a stuck one",
                 name=made["name"], waiting=", ".join(made["waiting"]),
             )  # fmt: skip
         if output.for_programs:

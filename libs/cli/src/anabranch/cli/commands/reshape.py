@@ -14,7 +14,9 @@ from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.client import KeyRange, Operation, OperationState, SegmentInStream, StreamConfig
 from anabranch.client.admin.reshaping import Reshaping, merge, split
+from anabranch.client.wire.naming import naming
 from anabranch.common.errors import InvalidRequest, Unavailable
+from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.clock import SystemClock
 
 RESTING = ("active", "sealed")
@@ -102,7 +104,10 @@ def update(
     A policy that requires another number of segments also scales the stream.
     """
     if options == _AS_IT_IS:
-        raise InvalidRequest("the update names no change", remedy="anabranch stream update --help")
+        raise InvalidRequest(
+            "the update names no change",
+            remedy="`anabranch stream update --help` lists the changes",
+        )
 
     async def start(admin: Admin, wait_s: float) -> Operation:
         config = configured(await admin.config(stream), options)
@@ -163,11 +168,12 @@ async def _planned(
     """The segments to seal and the new ranges, for a split or a merge."""
     found = await admin.segments(stream, epoch=None, time_ms=None, rates=False)
     present = [SegmentInStream.model_validate(one) for one in found]
-    planned: Reshaping = (
-        merge(present, [amounts.segment(one) for one in pair])
-        if pair
-        else split(present, amounts.segment(whole), into)
-    )
+    with naming(stream_ref(stream)):
+        planned: Reshaping = (
+            merge(present, [amounts.segment(one) for one in pair])
+            if pair
+            else split(present, amounts.segment(whole), into)
+        )
     return list(planned.seal), [KeyRange(r.key_start, r.key_end) for r in planned.new_ranges]
 
 
@@ -280,4 +286,7 @@ def text_of(file: Path) -> str:
     try:
         return Path("/dev/stdin" if str(file) == "-" else file).read_text()
     except (OSError, UnicodeError) as error:
-        raise InvalidRequest("the file cannot be read", path=str(file), cause=str(error)) from error
+        raise InvalidRequest(
+            "the file cannot be read", remedy="check the file's name and rights",
+            path=str(file), cause=str(error),
+        ) from error  # fmt: skip

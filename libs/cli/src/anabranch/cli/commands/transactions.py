@@ -275,7 +275,8 @@ def parts_in(text: str) -> list[CommittedPart]:
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         raise InvalidRequest(
             "the file holds no reports of parts",
-            remedy="write it with `anabranch transaction write … --part new --json`",
+            remedy="`anabranch transaction write SCOPE/STREAM TRANSACTION "
+            "--part new --json` prints them",
         ) from error
 
 

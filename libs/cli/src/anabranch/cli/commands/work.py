@@ -56,5 +56,5 @@ def row_of(one: Work) -> tuple[str, ...]:
         str(one.attempts) if one.attempts else "–",
         one.controller or "nobody yet",
         error.message if error is not None else one.waits_for,
-        error.remedy if error is not None else "",
+        error.to_error().remedy_for("command") if error is not None else "",
     )

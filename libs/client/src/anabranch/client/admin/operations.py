@@ -128,7 +128,6 @@ class Operations:
         if found.state == "running":
             raise OutcomeUnknown(
                 "the operation did not end in time; it continues",
-                remedy="wait again, or describe the operation",
                 operation=found.operation,
             )
         return found

@@ -19,6 +19,7 @@ from anabranch.client.reading.ranges import SegmentRanges
 from anabranch.client.reading.times.cut_at import TimeCut
 from anabranch.client.reading.times.instants import Instant
 from anabranch.client.wire.control import ControlPlane
+from anabranch.client.wire.naming import naming
 from anabranch.common.contracts.commands import (
     CreateStream,
     DeleteStream,
@@ -152,7 +153,8 @@ class Streams(StreamViews, PolicyViews):
             await client.streams.split_segment("plant/sensors", 0, parts=2)
         """
         present = await self.current_segments(stream)
-        reshaping = split(present.segments, segment_id, parts)
+        with naming(stream_ref(stream)):
+            reshaping = split(present.segments, segment_id, parts)
         return await self._reshape(stream, reshaping, present.incarnation, None, **how)
 
     async def merge_segments(
@@ -165,7 +167,8 @@ class Streams(StreamViews, PolicyViews):
             await client.streams.merge_segments("plant/sensors", [2, 3])
         """
         present = await self.current_segments(stream)
-        reshaping = merge(present.segments, segment_ids)
+        with naming(stream_ref(stream)):
+            reshaping = merge(present.segments, segment_ids)
         return await self._reshape(stream, reshaping, present.incarnation, None, **how)
 
     async def _reshape(

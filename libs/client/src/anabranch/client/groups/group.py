@@ -274,7 +274,9 @@ class ReaderGroup:
             await _remove_lost(log, peers, self._clock.monotonic())
             found = log.present.checkpoint(name)
             if found is None:
-                raise CheckpointNotFound("there is no such checkpoint", name=name)
+                raise CheckpointNotFound(
+                    "there is no such checkpoint", group=str(self.ref), name=name
+                )
             if found.is_complete:
                 return GroupCheckpoint(name, dict(found.positions))
             left_s = deadline_s - self._clock.monotonic()
@@ -317,13 +319,19 @@ class ReaderGroup:
         def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
             under_way = [each for each in state.checkpoints if not each.is_complete]
             if state.checkpoint(name) is not None:
-                raise CheckpointExists("a checkpoint of this name already exists", name=name)
+                raise CheckpointExists(
+                    "a checkpoint of this name already exists", group=str(self.ref), name=name
+                )
             limit = state.config.checkpoints_max
             if kind == "user" and _count(under_way) >= limit:
-                raise TooManyCheckpoints("too many checkpoints are pending", limit=limit)
+                raise TooManyCheckpoints(
+                    "too many checkpoints are pending", group=str(self.ref), limit=limit
+                )
             if len(under_way) >= UNDER_WAY_MAX:
                 raise TooManyCheckpoints(
-                    "too many checkpoints and cuts are pending", limit=UNDER_WAY_MAX
+                    "too many checkpoints and cuts are pending",
+                    group=str(self.ref),
+                    limit=UNDER_WAY_MAX,
                 )
             return (u.CheckpointBegun(name=name, checkpoint=kind),)
 
@@ -349,7 +357,9 @@ class ReaderGroup:
 
         def decide(state: ReaderGroupState) -> Sequence[u.AnyUpdate]:
             if reader_id not in state.readers:
-                raise ReaderNotFound("no reader with this id is online", reader=reader_id)
+                raise ReaderNotFound(
+                    "no reader with this id is online", group=str(self.ref), reader=reader_id
+                )
             return (update,)
 
         await log.synchronizer.update(decide)
@@ -412,5 +422,5 @@ def _reader_id(text: str) -> str:
         return stream_name(text)
     except InvalidName as error:
         raise InvalidName(
-            f"{text[:80]!r} is not a reader id", remedy=error.remedy, reader=text[:80]
+            f"{text[:80]!r} is not a reader id", remedy=error.own_remedy, reader=text[:80]
         ) from error

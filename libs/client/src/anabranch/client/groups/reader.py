@@ -34,7 +34,7 @@ from anabranch.client.reading.times.window import Place, TimeWindow
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ReaderSettings
-from anabranch.common.errors import Closed, InvalidRequest, InvalidSetting
+from anabranch.common.errors import Closed, InvalidRequest, InvalidSetting, Remedy
 from anabranch.common.model.names import StreamRef, stream_ref
 
 T = TypeVar("T", default=bytes)
@@ -337,9 +337,10 @@ class GroupReader(Generic[T]):
     def _opened(self) -> GroupReading[T]:
         if self._reading is None or self._closed:
             raise Closed(
-                "the reader is not open", remedy="use it as `async with group.reader(…)`",
+                "the reader is not open",
+                remedy=Remedy(api="use it as `async with group.reader(...)`"),
                 reader=self.reader_id,
-            )  # fmt: skip
+            )
         return self._reading
 
 

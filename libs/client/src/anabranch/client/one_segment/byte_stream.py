@@ -25,6 +25,7 @@ from anabranch.common.errors import (
     EventsTruncated,
     InvalidRequest,
     NotAtBoundary,
+    Remedy,
     SegmentTruncated,
 )
 from anabranch.common.model.names import StreamRef
@@ -122,7 +123,7 @@ class ByteStream:
         if not self._open:
             raise Closed(
                 "the byte stream is not open",
-                remedy="use it as `async with client.byte_stream(…)`",
+                remedy=Remedy(api="use it as `async with client.byte_stream(...)`"),
                 stream=str(self.stream),
             )
 
@@ -170,7 +171,9 @@ class ByteStream:
         """
         self._require_open()
         if self._reading:
-            raise InvalidRequest("another read is pending", remedy="await one read after the other")
+            raise InvalidRequest(
+                "another read is pending", remedy="wait for each read before the next one"
+            )
         if size == 0:
             return b""
         self._reading = True
@@ -286,7 +289,8 @@ class ByteStream:
         if target < 0 or (target > self._known_tail and target > await self.tail()):
             raise InvalidRequest(
                 "the position lies outside the stream",
-                remedy="seek to 0 … tail()", offset=target, tail=self._known_tail,
+                remedy=Remedy(api="seek to an offset from 0 to `byte_stream.tail()`"),
+                offset=target, tail=self._known_tail,
             )  # fmt: skip
         self._offset = target
         return target

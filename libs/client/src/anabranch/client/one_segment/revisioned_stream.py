@@ -19,7 +19,7 @@ from anabranch.client.one_segment.segment import OneSegment
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import OneSegmentSettings
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory
-from anabranch.common.errors import Closed, CorruptBlock, InvalidRequest
+from anabranch.common.errors import Closed, CorruptBlock, InvalidRequest, Remedy
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.block import Block
 from anabranch.common.wire.messages import AttributeUpdate, AttributeValues, GetAttributes
@@ -102,7 +102,7 @@ class RevisionedStream:
         if not self._open:
             raise Closed(
                 "the revisioned stream is not open",
-                remedy="use it as `async with client.revisioned_stream(…)`",
+                remedy=Remedy(api="use it as `async with client.revisioned_stream(...)`"),
                 stream=str(self.stream),
             )
 

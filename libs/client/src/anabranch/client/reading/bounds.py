@@ -33,6 +33,7 @@ from anabranch.common.errors import (
     InvalidName,
     InvalidPosition,
     InvalidRequest,
+    Remedy,
     SegmentNotFound,
     Unavailable,
 )
@@ -227,7 +228,10 @@ class StreamBounds:
         if not _cover(standings) or not _agree(standings):
             raise InvalidRequest(
                 "the positions do not cover every key of the stream once",
-                remedy="start at a result of `positions()` of a reader of this stream",
+                remedy=Remedy(
+                    "start at positions that a reader of this stream returned",
+                    api="start at what `reader.positions()` of this stream returned",
+                ),
                 stream=str(self._stream),
             )
         return standings

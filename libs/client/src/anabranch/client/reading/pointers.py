@@ -16,6 +16,7 @@ from anabranch.common.errors import (
     EventsTruncated,
     InvalidName,
     InvalidRequest,
+    Remedy,
     SegmentNotFound,
     SegmentTruncated,
 )
@@ -54,7 +55,7 @@ class EventPointer(NamedTuple):
         if len(places) != 2 or not all(map(_is_number, places)):
             raise InvalidRequest(
                 f"{text[:600]!r} is not an event pointer",
-                remedy="use a value of `Event.pointer`",
+                remedy=Remedy("use the pointer of an event", api="use a value of `Event.pointer`"),
             )
         return cls(segment, int(places[0]), int(places[1]))
 

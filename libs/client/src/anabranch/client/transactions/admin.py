@@ -204,7 +204,7 @@ class Transactions:
                 timestamp_ms=timestamp_ms,
             ) from error
         info = await self._calls.commit(query, deadline_s)
-        refuse_unless_committed(info)
+        refuse_unless_committed(self._calls.stream, info)
         if not wait or info.state is TransactionState.COMMITTED:
             return info
         return await self._calls.until_ended(transaction_id, deadline_s)

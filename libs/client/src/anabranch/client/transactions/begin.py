@@ -142,6 +142,8 @@ class Openings:
             if calls.time_is_up(deadline_s):
                 raise Busy(
                     "an earlier transaction of the version is still open",
+                    remedy="wait until it has ended, then begin again",
+                    stream=str(calls.stream),
                     transaction=begun.transaction.transaction_id,
                 )
             await clock.sleep(pause_s)

@@ -16,6 +16,7 @@ from anabranch.common.contracts.queries import Query
 from anabranch.common.errors import (
     InvalidRequest,
     OutcomeUnknown,
+    Remedy,
     Retry,
     TransactionEnded,
     TransactionNotFound,
@@ -99,10 +100,7 @@ class TransactionCalls:
         except (Retry, OutcomeUnknown) as error:
             raise OutcomeUnknown(
                 "no reply in time about the outcome of the commit",
-                remedy=(
-                    "commit again, or describe the transaction by its id; a decided outcome "
-                    "never changes"
-                ),
+                remedy=look_up(self.stream, query.transaction_id),
                 transaction=query.transaction_id, stream=str(self.stream), cause=error.code,
             ) from error  # fmt: skip
         return found.transaction
@@ -129,7 +127,7 @@ class TransactionCalls:
         pause_s = POLL_FIRST_S
         while True:
             info = await self.describe(transaction_id, deadline_s=deadline_s)
-            refuse_unless_committed(info)
+            refuse_unless_committed(self.stream, info)
             if info.state is TransactionState.COMMITTED:
                 return info
             if self.time_is_up(deadline_s):
@@ -149,22 +147,40 @@ class TransactionCalls:
         answer = await self.ask("ping_transactions", query, t.TransactionsPinged)
         pinged = answer.results[0]
         if pinged.state is None:
-            raise TransactionNotFound("there is no such transaction", transaction=transaction_id)
+            raise TransactionNotFound(
+                "there is no such transaction", stream=str(self.stream), transaction=transaction_id
+            )
         if pinged.state.has_outcome:
-            raise ended(transaction_id, pinged.state)
+            raise ended(self.stream, transaction_id, pinged.state)
         if pinged.refusal == "lease_out_of_range":
             raise InvalidRequest("the lease is out of range", lease_ms=lease_ms)
         return pinged
 
 
-def ended(transaction_id: str, state: TransactionState) -> TransactionEnded:
+def ended(stream: StreamRef, transaction_id: str, state: TransactionState) -> TransactionEnded:
     """The error of a request after the outcome."""
     return TransactionEnded(
-        f"the transaction is {state.value}", transaction=transaction_id, state=state.value
+        f"the transaction is {state.value}",
+        stream=str(stream),
+        transaction=transaction_id,
+        state=state.value,
     )
 
 
-def refuse_unless_committed(info: t.TransactionInfo) -> None:
+def refuse_unless_committed(stream: StreamRef, info: t.TransactionInfo) -> None:
     """Raises TransactionEnded if it is aborted, or about to be."""
     if info.state in (TransactionState.ABORTING, TransactionState.ABORTED):
-        raise ended(info.transaction_id, info.state)
+        raise ended(stream, info.transaction_id, info.state)
+
+
+def look_up(stream: StreamRef, transaction_id: str) -> Remedy:
+    """The remedy if the outcome of a transaction is unknown; a decided one never changes."""
+    return Remedy(
+        "look up the transaction's state, or commit again",
+        api=f'`client.transactions("{stream}").describe("{transaction_id}")` returns its state; '
+        "a repeated commit does no harm",
+        http=f"`GET /v1/scopes/{stream.scope}/streams/{stream.stream}/transactions/"
+        f"{transaction_id}` returns its state; a repeated commit does no harm",
+        command=f"`anabranch transaction show {stream} {transaction_id}` shows its state; "
+        "a repeated commit does no harm",
+    )

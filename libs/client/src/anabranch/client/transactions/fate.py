@@ -8,7 +8,7 @@ TransactionEnded. A transaction and its parts in this process share one.
 from collections.abc import Callable
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.transactions.calls import TransactionCalls, ended
+from anabranch.client.transactions.calls import TransactionCalls, ended, look_up
 from anabranch.client.transactions.pings import PingEntry, Pings
 from anabranch.common.contracts.transactions import TransactionInfo, TransactionPinged
 from anabranch.common.errors import (
@@ -51,7 +51,7 @@ class Fate:
         """The error that writing raises, once the transaction has an outcome."""
         if self.state is None or not self.state.has_outcome:
             return None
-        return ended(self.transaction_id, self.state)
+        return ended(self.calls.stream, self.transaction_id, self.state)
 
     def attach(self, listener: Listener) -> None:
         """Register a listener for the transaction's end; if it has ended, call the listener at
@@ -79,7 +79,7 @@ class Fate:
             return
         self.state = state
         if state.has_outcome:
-            self._end(ended(self.transaction_id, state))
+            self._end(ended(self.calls.stream, self.transaction_id, state))
 
     def learn_ended(self, error: TransactionEnded) -> None:
         """Note that the controller refused a request because the transaction has ended."""
@@ -98,9 +98,15 @@ class Fate:
         for listener in listeners:
             listener(error.copy())
 
+    def _not_found(self) -> TransactionNotFound:
+        return TransactionNotFound(
+            "there is no such transaction",
+            stream=str(self.calls.stream), transaction=self.transaction_id,
+        )  # fmt: skip
+
     def _pinged(self, result: TransactionPinged) -> None:
         if result.state is None:
-            self._end(_not_found(self.transaction_id))
+            self._end(self._not_found())
         elif result.state.has_outcome:
             self.learn_state(result.state)
         elif result.refusal == "execution_exceeded" and not self._was_exceeded:
@@ -135,11 +141,8 @@ class Fate:
             if pause_s is None:
                 return OutcomeUnknown(
                     "the outcome of the transaction is unknown",
-                    remedy="describe the transaction by its id before you repeat it",
-                    transaction=self.transaction_id, cause=error.code,
+                    remedy=look_up(self.calls.stream, self.transaction_id),
+                    stream=str(self.calls.stream), transaction=self.transaction_id,
+                    cause=error.code,
                 )  # fmt: skip
             await clock.sleep(pause_s)
-
-
-def _not_found(transaction_id: str) -> TransactionNotFound:
-    return TransactionNotFound("there is no such transaction", transaction=transaction_id)

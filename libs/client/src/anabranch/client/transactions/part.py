@@ -20,7 +20,7 @@ from anabranch.common.contracts.transactions import (
     PartLength,
     TransactionBegun,
 )
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import InvalidRequest, Remedy
 from anabranch.common.model.names import parse_segment_name, transaction_segment
 from anabranch.common.model.transaction import check_id
 
@@ -99,7 +99,8 @@ class TransactionPart(TransactionWriter[T]):
         """
         if not self._was_opened:
             raise InvalidRequest(
-                "the part was not created yet", remedy="use it as `async with txn.part() as part`"
+                "the part was not created yet",
+                remedy=Remedy(api="use it as `async with txn.part() as part`"),
             )
         await self.flush()
         lengths: list[PartLength] = []

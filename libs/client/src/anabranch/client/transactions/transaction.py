@@ -35,9 +35,11 @@ from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
     PartMismatch,
+    Remedy,
     TransactionEnded,
     VersionPassed,
 )
+from anabranch.common.model.names import StreamRef
 from anabranch.common.model.transaction import TransactionState
 
 DONE = (TransactionState.COMMITTING, TransactionState.COMMITTED)
@@ -76,7 +78,7 @@ class Transaction(TransactionWriter[T]):
         self._commit_asked = False
         self._abort_asked = False
         if self.has_parts:
-            self._failure = _write_to_a_part(self.transaction_id)
+            self._failure = _write_to_a_part(fate.calls.stream, self.transaction_id)
             self._lanes.refusal = self._failure
 
     # --- description ------------------------------------------------------------------------
@@ -144,7 +146,7 @@ class Transaction(TransactionWriter[T]):
             elif self.has_parts and not self._commit_asked:
                 raise InvalidRequest(
                     "a transaction with parts was left without a commit and aborts",
-                    remedy="name the valid parts: `await txn.commit(parts=[…])`",
+                    remedy=Remedy(api="name the valid parts: `txn.commit(parts=[...])`"),
                     transaction=self.id,
                 )
             elif not self.has_parts:
@@ -211,7 +213,10 @@ class Transaction(TransactionWriter[T]):
         if self.has_parts == (parts is None):
             raise InvalidRequest(
                 "a commit needs the reports of parts if, and only if, the transaction has parts",
-                remedy="`await txn.commit(parts=[…])` after `transactions.begin(parts=True)`",
+                remedy=Remedy(
+                    "name the parts if the transaction has some, and none otherwise",
+                    api="`txn.commit(parts=[...])` if it has parts, `txn.commit()` otherwise",
+                ),
                 transaction=self.id,
             )
         try:
@@ -243,7 +248,7 @@ class Transaction(TransactionWriter[T]):
         if (failure := self._fate.failure) is not None:
             raise failure
         durable = self._acknowledged(self._lanes.appenders)
-        refusal = _being_committed(self.id)
+        refusal = _being_committed(self._fate.calls.stream, self.id)
         self._failure = self._failure or refusal
         try:
             await durable
@@ -355,22 +360,33 @@ class Transaction(TransactionWriter[T]):
         if not self.has_parts:
             raise InvalidRequest(
                 "the transaction has no parts",
-                remedy="begin it with `transactions.begin(parts=True)`", transaction=self.id,
+                remedy=Remedy(
+                    "begin a transaction with parts",
+                    api="begin it with `client.transactions(...).begin(parts=True)`",
+                ),
+                transaction=self.id,
             )  # fmt: skip
         drawn = self._runtime.ids.new_id() if part_id is None else part_id
         return TransactionPart(drawn, self._fate, self._writing, self._serializer)
 
 
-def _write_to_a_part(transaction_id: str) -> InvalidRequest:
+def _write_to_a_part(stream: StreamRef, transaction_id: str) -> InvalidRequest:
     return InvalidRequest(
         "the transaction has parts; write to a part",
-        remedy="use `async with txn.part() as part`", transaction=transaction_id,
-    )  # fmt: skip
+        remedy=Remedy(
+            api="use `async with txn.part() as part`",
+            http=f"`POST /v1/scopes/{stream.scope}/streams/{stream.stream}/transactions/"
+            f"{transaction_id}/parts` creates a part for the events",
+            command="add `--part new` for a new part, or `--part` and its id",
+        ),
+        transaction=transaction_id,
+    )
 
 
-def _being_committed(transaction_id: str) -> TransactionEnded:
+def _being_committed(stream: StreamRef, transaction_id: str) -> TransactionEnded:
     return TransactionEnded(
         "a commit of the transaction was already requested",
+        stream=str(stream),
         transaction=transaction_id,
         state="unknown",
     )

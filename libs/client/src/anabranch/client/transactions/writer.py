@@ -16,7 +16,7 @@ from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.writing.appender import SegmentAppender
 from anabranch.client.writing.lane_writer import LaneWriter, T
 from anabranch.common.contracts.queries import SegmentInStream
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Remedy
 from anabranch.common.wire.codec import require_zstd
 
 
@@ -32,7 +32,10 @@ class Writing:
 class TransactionWriter(LaneWriter[T]):
     """The writer of a whole transaction or of one part. See the module."""
 
-    _large_remedy = "split the event, or write it outside a transaction"
+    _large_remedy = Remedy(
+        "split the event; a transaction takes events of at most 8 MiB",
+        api="split the event, or write it outside a transaction",
+    )
 
     def __init__(self, fate: Fate, writing: Writing, serializer: Serializer[T] | None) -> None:
         super().__init__(

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from anabranch.client.wire.control import A
 from anabranch.client.wire.http_calls import Call, GatewayCalls
+from anabranch.client.wire.naming import naming
 from anabranch.client.wire.read_tokens import points_in
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.command import CommandBase, about, kind_of
@@ -87,7 +88,7 @@ class HttpControlPlane:
     async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
         """See `ControlPlane`."""
         self._refuse_if_closed()
-        with asking(self._tracer, f"client query {name}"):
+        with asking(self._tracer, f"client query {name}"), naming(query):
             kind = "action" if name in ACTIONS else "query"
             body = query.model_dump_json(exclude_defaults=True).encode()
             deadline_s = self._clock.monotonic() + timeout_s
@@ -122,7 +123,7 @@ class HttpControlPlane:
     ) -> OperationState:
         """See `ControlPlane`."""
         self._refuse_if_closed()
-        with asking(self._tracer, f"client command {kind_of(command)}"):
+        with asking(self._tracer, f"client command {kind_of(command)}"), naming(command):
             began_s = self._clock.monotonic()
             state = await self._accepted(command, began_s + timeout_s, wait_s)
             if state is OperationState.SUCCEEDED:
@@ -226,7 +227,6 @@ def _unavailable(error: AnabranchError) -> AnabranchError:
 def _in_doubt(command: CommandBase) -> OutcomeUnknown:
     return OutcomeUnknown(
         "the command did not end in time; it may still be carried out",
-        remedy="query the operation before you repeat it, or repeat it with the same command id",
         operation=command.command_id,
     )
 

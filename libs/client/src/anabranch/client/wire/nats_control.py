@@ -23,6 +23,7 @@ from nats.js.errors import APIError, NoStreamResponseError
 
 from anabranch.client.wire.control import A
 from anabranch.client.wire.controllers import Roster
+from anabranch.client.wire.naming import naming
 from anabranch.client.wire.nats_queries import START_HINT, NatsQueries
 from anabranch.client.wire.read_tokens import Memory, points_in
 from anabranch.common.adapters.nats_connection import keeping_cancellation
@@ -114,7 +115,7 @@ class NatsControlPlane:
         The answer includes the effects of this client's own commands.
         """
         self._refuse_if_closed()
-        with asking(self._tracer, f"client query {name}"):
+        with asking(self._tracer, f"client query {name}"), naming(query):
             return await self._query(name, query, answer, timeout_s)
 
     async def _query(self, name: str, query: Query, answer: type[A], timeout_s: float) -> A:
@@ -148,7 +149,7 @@ class NatsControlPlane:
     ) -> OperationState:
         """See `ControlPlane`."""
         self._refuse_if_closed()
-        with asking(self._tracer, f"client command {kind_of(command)}"):
+        with asking(self._tracer, f"client command {kind_of(command)}"), naming(command):
             return await self._execute(command, timeout_s, wait_s)
 
     async def _execute(
@@ -288,7 +289,6 @@ def _time_ran_out(command: CommandBase, delivered: bool) -> AnabranchError:
         return Unavailable("no cluster accepted the command", remedy=START_HINT)
     return OutcomeUnknown(
         "the command did not end in time; it may still be carried out",
-        remedy="query the operation before you repeat it, or repeat it with the same command id",
         operation=command.command_id,
     )
 

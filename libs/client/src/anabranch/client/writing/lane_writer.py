@@ -44,13 +44,14 @@ from anabranch.client.writing.lanes import KEYS_CACHED_MAX, Lanes
 from anabranch.client.writing.outbox import Outbox
 from anabranch.client.writing.pacing import InFlight
 from anabranch.client.writing.placing import Placing
-from anabranch.client.writing.room import Room
+from anabranch.client.writing.room import LARGER_BUFFER, Room
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     Closed,
     EventTooLarge,
     InvalidRequest,
+    Remedy,
 )
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
@@ -58,14 +59,14 @@ from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 T = TypeVar("T", contravariant=True, default=bytes | str)
 
 _TIMESTAMP_MS_LIMIT = 1 << 63
-_SPLIT = "split the event, or raise the limit in the writer's settings, up to 1 GiB"
-_LARGE_REMEDY = "split the event, or give the writer WriterSettings(large_events=True)"
+_RAISE_LIMIT = Remedy(api="split the event, or raise `WriterSettings(event_size_bytes_max=...)`")
 
 
 class LaneWriter(Generic[T]):
     """Writes the values that its `serializer` accepts (T). See the module."""
 
-    _large_remedy = _LARGE_REMEDY
+    _large_remedy: Remedy | None = None
+    """What to do with an event over 8 MiB; None: what its error says."""
 
     def __init__(
         self,
@@ -306,14 +307,14 @@ class LaneWriter(Generic[T]):
         """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
         limit = self._settings.event_limit_bytes
         if size > limit:
-            remedy = _SPLIT if self._settings.large_events else self._large_remedy
+            remedy = _RAISE_LIMIT if self._settings.large_events else self._large_remedy
             raise EventTooLarge("an event is over the limit", remedy=remedy, size=size, limit=limit)
         self._raise_failure()
         limit = self._room.limit
         if cost > limit:
             raise EventTooLarge(
                 "an event is larger than the writer's buffer",
-                remedy="give the writer a larger buffer", size=size, limit=limit,
+                remedy=LARGER_BUFFER, size=size, limit=limit,
             )  # fmt: skip
         self._room.require(cost)
 

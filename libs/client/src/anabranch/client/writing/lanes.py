@@ -15,7 +15,7 @@ from anabranch.client.writing.handover import hand_over
 from anabranch.client.writing.outbox import Outbox
 from anabranch.client.writing.routing import Route, SegmentRouter, rerouted, routes_to
 from anabranch.common.contracts.queries import SegmentInStream
-from anabranch.common.errors import AnabranchError, InvalidRequest
+from anabranch.common.errors import AnabranchError, InvalidRequest, Remedy
 
 KEYS_CACHED_MAX = 65_536
 
@@ -31,7 +31,7 @@ class Lanes:
         self.outboxes: list[Outbox] = []
         """By the index of the route; empty until `open`."""
         self.refusal: AnabranchError = InvalidRequest(
-            "the writer is not open", remedy="use it as `async with client.writer(…)`"
+            "the writer is not open", remedy=Remedy(api="use it as `async with client.writer(...)`")
         )
         """The reason why no key has a route before `open`."""
 

@@ -3,7 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from anabranch.common.errors import BufferFull
+from anabranch.common.errors import BufferFull, Remedy
+
+LARGER_BUFFER = Remedy(
+    "split the event", api="give the writer `WriterSettings(buffer_size_bytes=...)` with more"
+)
 
 
 class Room:

@@ -58,7 +58,8 @@ async def open_chunk_storage(
     try:
         await probe_create_only(storage, ids)
     except NoRoom as error:  # A full directory must not keep a store from serving its objects.
-        _log.warning("tier 2 is full and was not probed", error=str(error), remedy=error.remedy)
+        remedy = error.remedy_for("command")
+        _log.warning("tier 2 is full and was not probed", error=str(error), remedy=remedy)
     return storage
 
 
@@ -108,7 +109,7 @@ async def open_bucket(
     except ModuleNotFoundError as error:
         raise InvalidSetting(
             "the library for object stores is not installed",
-            remedy="install the extra anabranch-common[objects]",
+            remedy="pip install 'anabranch-common[objects]'",
             module=error.name,
         ) from error
     storage = bucket_storage(location, options, SystemClock(), limit_s=limit_s)

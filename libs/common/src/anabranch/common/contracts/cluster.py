@@ -56,7 +56,10 @@ class _StoredObject(Contract):
                 )
             return cls.model_validate_json(data)
         except (ValidationError, ValueError, AttributeError, RecursionError) as error:
-            raise Corrupt(f"a stored {cls.__name__} is damaged") from error
+            raise Corrupt(
+                f"a stored {cls.__name__} is damaged",
+                remedy="restore the metadata: `anabranch controller restore URL`",
+            ) from error
 
 
 class StoredNode(_StoredObject):

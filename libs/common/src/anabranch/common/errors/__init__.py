@@ -11,9 +11,10 @@
     ├── Defect         a mistake in the code; an operator must act
     └── Unknown        it may or may not have happened; read the state before repeating
 
-Every concrete error has a stable ``code`` that crosses process borders, a message that names the
-failure and its object, ``fields`` (values, not prose) and a ``remedy`` (the caller's next action).
-Text is lowercase and has no full stop. ``to_body`` and ``from_body`` carry an error over a wire.
+Every concrete error has a stable ``code`` that crosses process borders, a docstring whose first
+sentence is its cause, a message that names the failure and its object, ``fields`` (values, not
+prose) and a remedy (the caller's next action) in the words of each door. Text is lowercase and has
+no full stop. ``to_body`` and ``from_body`` carry an error over a wire. docs/errors.md lists all.
 
 One module per family.
 """
@@ -78,7 +79,6 @@ from anabranch.common.errors.families import (
     Corrupt,
     Defect,
     Fenced,
-    FieldValue,
     Invalid,
     NotFound,
     Retry,
@@ -139,6 +139,7 @@ from anabranch.common.errors.not_found import (
     TierTwoNotHere,
     TransactionNotFound,
 )
+from anabranch.common.errors.remedy import DOORS, Door, FieldValue, Remedy
 from anabranch.common.errors.retry import (
     BufferFull,
     Busy,
@@ -158,6 +159,7 @@ from anabranch.common.errors.unknown import (
 )
 
 __all__ = [
+    "DOORS",
     "ERRORS_BY_CODE",
     "AnabranchError",
     "AttributeMismatch",
@@ -189,6 +191,7 @@ __all__ = [
     "DirectoryInUse",
     "DirectoryUnusable",
     "DiskFailed",
+    "Door",
     "EventGap",
     "EventNotFound",
     "EventTooLarge",
@@ -238,6 +241,7 @@ __all__ = [
     "ReaderInUse",
     "ReaderNotFound",
     "ReaderRemoved",
+    "Remedy",
     "Retry",
     "RevisionConflict",
     "ScaleRefused",
@@ -294,9 +298,14 @@ ERRORS_BY_CODE: Mapping[str, type[AnabranchError]] = _all_errors(AnabranchError)
 
 
 def from_body(body: Mapping[str, object]) -> AnabranchError:
-    """Rebuild the error from `to_body`; an unknown code becomes a plain AnabranchError."""
+    """Rebuild the error from `to_body`; an unknown code becomes a plain AnabranchError.
+
+    Words that the class would give itself are not kept, so that the receiver's door chooses.
+    """
     kind = ERRORS_BY_CODE.get(str(body.get("code")), AnabranchError)
-    fields = body.get("fields")
-    error = kind(str(body.get("message", "no message")), remedy=str(body.get("remedy") or ""))
+    error = kind(str(body.get("message", "no message")))
+    fields, said = body.get("fields"), str(body.get("remedy") or "")
     error.fields = dict(fields) if isinstance(fields, Mapping) else {}
+    if said and all(said != error.remedy_for(door) for door in (None, *DOORS)):
+        error.own_remedy = Remedy(said)
     return error

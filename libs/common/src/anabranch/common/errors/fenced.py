@@ -1,38 +1,49 @@
 """The caller, or the store asked, is no longer the owner: look up the owner again."""
 
 from anabranch.common.errors.families import Fenced
+from anabranch.common.errors.remedy import Remedy
 
 
 class Deposed(Fenced):
-    """A newer owner exists; nothing more may be acknowledged or made visible."""
+    """A newer owner exists, so nothing more may be acknowledged or made visible."""
 
     code = "deposed"
-    default_remedy = "stop this process; the newer owner serves"
+    default_remedy = Remedy("stop this process; the newer owner serves")
 
 
 class ProcessReplaced(Fenced):
-    """Another process has announced itself later under this process's id."""
+    """Another process announced itself later under this process's id."""
 
     code = "process-replaced"
-    default_remedy = "give every process a unique id; of two with the same id, the later one stays"
+    default_remedy = Remedy(
+        "give every process an id of its own; of two with the same id, the later stays"
+    )
 
 
 class WrongHost(Fenced):
     """The store does not own the segment's container under the caller's epoch."""
 
     code = "wrong-host"
-    default_remedy = "locate the segment again"
+    default_remedy = Remedy("locate the segment again")
 
 
 class ReaderRemoved(Fenced):
-    """Other readers found this reader dead, or a caller has set it offline."""
+    """Other readers found this reader dead, or a caller set it offline. Fields: reader."""
 
     code = "reader-removed"
-    default_remedy = "open the reader again; it repeats the events after its last saved position"
+    default_remedy = Remedy(
+        "open the reader again; it repeats the events after its last saved position",
+        http="request the group's events again; those after the last acknowledged one are repeated",
+        command="run the command again; it repeats the events after the last saved position",
+    )
 
 
 class ReaderGroupReset(Fenced):
-    """The group began a new generation, or ended, while this reader was reading."""
+    """The group was reset or deleted while this reader was reading. Fields: generation."""
 
     code = "reader-group-reset"
-    default_remedy = "open the reader again; it starts at the group's new position"
+    default_remedy = Remedy(
+        "open the reader again; it starts at the group's new position",
+        http="request the group's events again; they start at its new position",
+        command="run the command again; it starts at the group's new position",
+    )

@@ -1,45 +1,59 @@
 """The request had no effect: wait and try again."""
 
 from anabranch.common.errors.families import Retry
+from anabranch.common.errors.remedy import Remedy
 
 
 class Unavailable(Retry):
-    """The container, store or controller exists but does not serve at the moment."""
+    """The container, store, controller or server exists but does not serve at the moment."""
 
     code = "unavailable"
 
 
 class Overloaded(Retry):
-    """A bounded queue is full; the request was not accepted."""
+    """A bounded queue is full, and the request was not accepted. Fields: limit."""
 
     code = "overloaded"
+    default_remedy = Remedy(
+        "wait, then try again with less at once",
+        http="wait for the seconds in Retry-After, then send less at once",
+    )
 
 
 class TooManyConnections(Retry):
-    """A peer has reached its limit of connections: fields {peer, limit}."""
+    """A peer has reached its limit of connections. Fields: peer, limit."""
 
     code = "too-many-connections"
-    default_remedy = "use one connection for many requests, or raise the limit per peer"
+    default_remedy = Remedy("use one connection for many requests, or raise the limit per peer")
 
 
 class BufferFull(Retry):
-    """The writer's own buffer is full."""
+    """The writer's own buffer is full. Fields: used, limit."""
 
     code = "buffer-full"
-    default_remedy = "await drain() before writing more"
+    default_remedy = Remedy(
+        "wait for acknowledgements, then write the event again",
+        api="`await writer.drain()`, then write the event again",
+    )
 
 
 class Busy(Retry):
     """Another operation on the same object must end first."""
 
     code = "busy"
+    default_remedy = Remedy(
+        "wait for the other operation, then try again",
+        api="wait for the other operation (`client.operations.list()`), then try again",
+        http="wait for the other operation (`GET /v1/operations`), then try again",
+        command="wait for the other operation (`anabranch operation list`), then try again",
+    )
 
 
 class DeadlinePassed(Retry):
-    """The caller's deadline passed before the request's turn; the service did not perform it."""
+    """The caller's deadline passed before the request's turn, so it was not performed."""
 
     code = "deadline-passed"
-    default_remedy = "send the request again with a later deadline"
+    default_remedy = Remedy("send the request again with a later deadline")
 
 
 class ConnectionLost(Retry):
@@ -52,25 +66,25 @@ class PlanOutdated(Retry):
     """The data that a read was planned on is gone; the present data is not damaged."""
 
     code = "plan-outdated"
-    default_remedy = "run the read again, which plans it anew"
+    default_remedy = Remedy("run the read again, which plans it anew")
 
 
 class DiskFailed(Retry):
     """A write or sync failed; the store stops, because the content of the disk is uncertain."""
 
     code = "disk-failed"
-    default_remedy = "check the disk and its free space, then start the store again"
+    default_remedy = Remedy("check the disk and its free space, then start the store again")
 
 
 class NoRoom(DiskFailed):
-    """The disk has no space, or the process no free descriptor: the new file does not exist.
+    """The disk has no space, or the process no free descriptor, so the new file does not exist.
 
     Unlike other failures of the disk this one leaves no doubt about stored data, so the store waits
     and tries again. If the write was to a file that already holds data, use `as_failure`.
     """
 
     code = "no-room"
-    default_remedy = (
+    default_remedy = Remedy(
         "free space on the disk, or raise the limit of open files; the store continues by itself"
     )
 
@@ -82,6 +96,6 @@ class NoRoom(DiskFailed):
 
 
 class SyncFailed(DiskFailed):
-    """A sync failed: the effect of earlier writes on the disk is unknown, so the store ends."""
+    """A sync failed, so the effect of earlier writes is unknown, and the store ends."""
 
     code = "sync-failed"

@@ -79,9 +79,6 @@ def readable_part(messages: Sequence[EventMessage]) -> Sequence[EventMessage]:
     first = messages[damaged[0]]
     raise CorruptEvent(
         first.body.decode(),
-        remedy=(
-            "`anabranch controller verify` lists the damage, `repair` shows the possible repairs"
-        ),
         subject=first.subject,
         sequence=first.sequence,
     )

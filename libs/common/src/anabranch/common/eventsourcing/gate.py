@@ -328,5 +328,8 @@ def _misplaced(message: EventMessage) -> CorruptEvent:
 
 def _busy(subject: str) -> Busy:
     return Busy(
-        "every attempt met a concurrent change of the gate", subject=subject, attempts=ATTEMPTS_MAX
+        "every attempt met a concurrent change of the gate",
+        remedy="wait and try again",
+        subject=subject,
+        attempts=ATTEMPTS_MAX,
     )

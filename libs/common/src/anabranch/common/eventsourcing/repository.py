@@ -273,6 +273,7 @@ class Repository(Generic[S, E]):
                 continue
         raise Busy(
             "every attempt met a concurrent change of the aggregate",
+            remedy="wait and try again",
             subject=subject,
             attempts=DECISION_ATTEMPTS_MAX,
         )

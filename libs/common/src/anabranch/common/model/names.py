@@ -145,7 +145,11 @@ def parse_segment_name(name: str) -> tuple[StreamRef, SegmentId]:
     """
     match = _SEGMENT_NAME.fullmatch(name)
     if match is None or not all(_is_int31(match[part] or "0") for part in ("number", "epoch")):
-        raise InvalidName(f"{name[:600]!r} is not a segment's name", name=name[:600])
+        raise InvalidName(
+            f"{name[:600]!r} is not a segment's name",
+            remedy="write it as scope/stream/number.#epoch.number",
+            name=name[:600],
+        )
     ref = StreamRef(scope_name(match["scope"]), any_stream_name(match["stream"]))
     return ref, segment_id(int(match["epoch"] or 0), int(match["number"]))
 

@@ -65,8 +65,8 @@ def configure_logs(service: str, level: str, stream: TextIO | None = None) -> No
 
 
 def error_fields(error: AnabranchError) -> dict[str, object]:
-    """An error as log fields: {code, message, remedy, fields}."""
-    return error.to_body()
+    """An error as log fields for operators: {code, message, remedy, fields}."""
+    return error.to_body("command")
 
 
 def _open_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

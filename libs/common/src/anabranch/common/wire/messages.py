@@ -157,7 +157,7 @@ def failed(error: errors.AnabranchError, session: int = 0) -> Failed:
     return Failed(
         code=error.code,
         message=error.message[:FAILED_TEXT_LENGTH_MAX],
-        remedy=error.remedy,
+        remedy=error.remedy_for(None),
         fields={name: _told(value) for name, value in error.fields.items()},
         session=session,
     )

@@ -267,7 +267,7 @@ class Runner(Generic[S, E, K]):
                 subject=subject,
                 step=failed.step,
                 error=str(failed.error),
-                remedy=failed.error.remedy,
+                remedy=failed.error.remedy_for("command"),
             )
         return PAUSES.delay_s(failure.attempts, self._rng.random())
 

@@ -263,7 +263,7 @@ class Buckets:
             _log.warning(
                 "the lease server does not answer; controllers share buckets by rendezvous",
                 cause=str(error),
-                remedy=error.remedy,
+                remedy=error.remedy_for("command"),
             )
             self.by_rendezvous = True
             self._free_since_s = {}

@@ -102,7 +102,8 @@ class Leadership:
         except Corrupt as error:
             # A damaged record is replaced; a record of a newer release must not be.
             self._too_new = isinstance(error, FormatTooNew)
-            _log.error("the leader's record cannot be read", error=str(error), remedy=error.remedy)
+            remedy = error.remedy_for("command")
+            _log.error("the leader's record cannot be read", error=str(error), remedy=remedy)
             self._found = None
         if self._found is not None:
             _log.info(

@@ -293,7 +293,7 @@ def _learned(
             "a stored object cannot be read",
             key=found.key,
             error=str(error),
-            remedy=error.remedy,
+            remedy=error.remedy_for("command"),
         )
         return None
 

@@ -153,5 +153,5 @@ def _learn_or_report(learn: Callable[[StoredObject], None], found: StoredObject)
             "a stored object cannot be read",
             key=found.key,
             error=str(error),
-            remedy=error.remedy,
+            remedy=error.remedy_for("command"),
         )

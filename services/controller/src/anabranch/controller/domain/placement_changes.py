@@ -37,7 +37,10 @@ def move(found: Placement, node: str, nodes: Collection[str]) -> Placement:
     if found.state in WAITING_FOR_OPERATOR:
         raise Conflict(
             "the container is closed at its store, which therefore cannot flush it",
-            remedy="enable it first; if its store's data is lost for good, abandon its tail",
+            remedy=(
+                f"`anabranch container enable {found.container}` first; if its store's data is "
+                f"lost, `anabranch container abandon-tail {found.container} --to STORE`"
+            ),
             container=found.container,
             state=found.state.value,
             reason=found.reason,

@@ -130,7 +130,12 @@ async def _answer(desk: QueryDesk, name: str, body: bytes) -> tuple[str, bytes]:
     except Exception:  # noqa: BLE001
         # The service's edge: a defect in one query must not end the service for all callers.
         _log.exception("a query failed because of a defect", query=name)
-        return _failed(AnabranchError("the controller failed because of a defect"))
+        return _failed(
+            AnabranchError(
+                "the controller failed because of a defect",
+                remedy="find the traceback in the controller's log",
+            )
+        )
 
 
 async def _given_again(desk: QueryDesk, name: str, body: bytes) -> bytes | None:

@@ -208,7 +208,7 @@ class TransactionExpirer:
             _log.warning(
                 "the timers of transactions do not answer; sweeps find the deadlines",
                 error=str(error),
-                remedy=error.remedy,
+                remedy=error.remedy_for("command"),
             )
             self.sweep_soon()
         elif error is None and not self._timers_answer:
@@ -246,7 +246,8 @@ class TransactionExpirer:
         try:
             loaded = await self._transactions.transact(subject, expire)
         except Corrupt as error:
-            _log.warning("a transaction cannot be read", error=str(error), remedy=error.remedy)
+            remedy = error.remedy_for("command")
+            _log.warning("a transaction cannot be read", error=str(error), remedy=remedy)
             return
         if decided:
             self._on_expired((self._clock.now_ms() - loaded.state.deadline_ms) / 1000)

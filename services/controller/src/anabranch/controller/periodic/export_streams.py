@@ -196,7 +196,7 @@ class StreamExporter:
                 # Only this stream is affected, and the mirror reports the damage too.
                 _log.warning(
                     "cannot export a stream to tier 2", stream=str(shaped.stream.ref),
-                    error=str(error), remedy=error.remedy,
+                    error=str(error), remedy=error.remedy_for("command"),
                 )  # fmt: skip
                 return
             exported = exported_stream(shaped, history, self._container_count)

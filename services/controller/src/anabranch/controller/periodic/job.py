@@ -109,7 +109,9 @@ def _note_failure(job: Job, error: AnabranchError | OSError, failures: int, repo
     if failures > 1:
         return
     report(f"{job.failing}: {error}")
-    remedy = error.remedy if isinstance(error, AnabranchError) else "check the directory"
+    remedy = (
+        error.remedy_for("command") if isinstance(error, AnabranchError) else "check the directory"
+    )
     _log.warning(
         "a periodic job fails, and is tried again", job=job.name, failing=job.failing,
         error=str(error), remedy=remedy,

@@ -72,14 +72,14 @@ class TailCuts:
         raise Unavailable(
             "every attempt met a change of the stream's segments",
             remedy="ask again",
-            stream=ref.stream,
+            stream=str(ref),
             attempts=TAIL_ATTEMPTS_MAX,
         )
 
     async def _at_head(self, ref: StreamRef) -> Loaded[Stream]:
         loaded = await self.mirror.stream_at_head(ref)
         if loaded is None or not loaded.state.is_live:
-            raise StreamNotFound("no such stream", scope=ref.scope, stream=ref.stream)
+            raise StreamNotFound("no such stream", stream=str(ref))
         return loaded
 
     async def _undivided(

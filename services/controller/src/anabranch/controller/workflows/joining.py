@@ -48,4 +48,4 @@ async def _joins(context: WorkContext, name: ScopeName, incarnation: int, member
             # The gate may be closing again by now; the next read of the scope shows this.
             with suppress(GateClosed):
                 await context.gates.reopen(gate, scope.revision)
-    raise Busy("every attempt met a closing of the scope", scope=name)
+    raise Busy("every attempt met a closing of the scope", remedy="wait and try again", scope=name)

@@ -20,6 +20,8 @@ from anabranch.common.errors import InvalidRequest
 SENT_AT_ONCE = 256
 EVENT_COST_BYTES = 256
 """The estimated overhead of an event beside its payload."""
+REQUEST_AGAIN = "request the group's events again; unacknowledged ones come again"
+"""The remedy if this gateway does not hold the caller's reader."""
 _TOKEN = re.compile(r"([0-9a-f]{32})-(0|[1-9][0-9]{0,17})")
 
 

@@ -23,7 +23,7 @@ from anabranch.common.errors import (
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.workflow.bounded import for_each
-from anabranch.gateway.events.delivery import Delivery, Token
+from anabranch.gateway.events.delivery import REQUEST_AGAIN, Delivery, Token
 from anabranch.gateway.events.held_reader import Feed, FeedTimes, HeldReader, ReaderOfGroup
 
 SWEEP_S = 0.5
@@ -96,7 +96,7 @@ class HeldReaders:
         if held is None or held.session != token.session:
             raise ReaderNotFound(
                 "this gateway does not hold the reader of this event",
-                remedy="stream again; unacknowledged events come again",
+                remedy=REQUEST_AGAIN,
                 group=group, reader=reader_id,
             )  # fmt: skip
         held.acknowledge(token.number)

@@ -14,13 +14,14 @@ from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import position_token, positions_of
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
 from anabranch.client.reading.times.window import UNKNOWN
-from anabranch.common.errors import EventsTruncated, Overloaded, Unavailable
+from anabranch.common.errors import EventsTruncated, Overloaded, Remedy, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.gateway.events.following import PATIENCE_S, Following
 
 KIB = 1024
 MIB = 1024 * KIB
 AHEAD_BYTES_MIN = 64 * KIB
+CONTINUE_AT_NEXT = Remedy(http="continue behind the gap: send the field `next` as `from`")
 EVENTS_AHEAD = 1000
 """Events ahead of a reader that follows the stream."""
 
@@ -153,6 +154,7 @@ class Reads:
                     return  # the next read raises it, after these events
                 found.positions = dict(reader.positions())
                 error.fields = {**error.fields, "next": found.next_position(request.stream)}
+                error.own_remedy = CONTINUE_AT_NEXT
                 raise
             found.positions = dict(reader.positions())
             if batch is None:

@@ -37,8 +37,8 @@ class Admission(Generic[C]):
         if self._by_peer[peer] >= self._per_peer_max:
             raise Overloaded(
                 "the store has too many connections from this address",
-                remedy="use one client for many writers and readers, or raise the store's "
-                "setting connections_per_peer_max",
+                remedy="use one client for many writers and readers, or raise "
+                "ANABRANCH_SEGSTORE_CONNECTIONS_PER_PEER_MAX",
                 limit=self._per_peer_max,
                 peer=peer,
             )

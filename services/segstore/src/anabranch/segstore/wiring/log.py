@@ -41,7 +41,7 @@ def opened_log(
     if settings.journal == "memory":
         _log.warning(
             "this store keeps nothing: acknowledged events are lost when it ends",
-            remedy="set journal=disk to keep data",
+            remedy="set ANABRANCH_SEGSTORE_JOURNAL=disk to keep data",
         )
         log = MemoryLog(MemoryFrames(ids.new_id()), schedule)
         try:

@@ -90,7 +90,8 @@ async def _connect(
                 return await connect_nats(target, "segstore")
         except Unavailable as error:
             failures += 1
-            _log.warning("NATS does not answer yet", error=str(error), remedy=error.remedy)
+            remedy = error.remedy_for("command")
+            _log.warning("NATS does not answer yet", error=str(error), remedy=remedy)
             lifetime.set_ready("nats", False, str(error))
             await clock.sleep(min(2.0, back_off_s(failures)))
     return None

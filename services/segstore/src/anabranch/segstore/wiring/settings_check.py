@@ -23,14 +23,15 @@ def check_settings(settings: SegstoreSettings) -> None:
     if in_memory != (settings.journal == "memory"):
         raise InvalidSetting(
             "journal and tier 2 must both be durable, or both be in memory",
-            remedy="for a store that keeps nothing set journal=memory and tier2_url=memory:",
+            remedy="for a store that keeps nothing set ANABRANCH_SEGSTORE_JOURNAL=memory and "
+            "ANABRANCH_SEGSTORE_TIER2_URL=memory:",
             journal=settings.journal,
             tier2=settings.tier2,
         )
     if in_memory and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
         raise InvalidSetting(
             "the data directory holds a journal, but a store in memory would not read it",
-            remedy="set journal=disk, or name another directory",
+            remedy="set ANABRANCH_SEGSTORE_JOURNAL=disk, or name another directory",
             data_dir=str(settings.data_dir),
         )
 

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import InvalidRequest, Remedy
 
 Instant = datetime | int
 """A `datetime` with a time zone, or Unix ms."""
@@ -18,7 +18,7 @@ def unix_ms(instant: Instant) -> int:
         if instant.tzinfo is None:
             raise InvalidRequest(
                 "the time has no time zone",
-                remedy="use datetime.now(UTC), or instant.replace(tzinfo=…)",
+                remedy=Remedy(api="use `datetime.now(UTC)`, or `instant.replace(tzinfo=UTC)`"),
                 time=instant.isoformat(),
             )
         instant = int(instant.timestamp() * 1000)

@@ -166,7 +166,7 @@ def _require_live(
         return
     if at.open_scope_incarnation is None:
         raise ScopeNotFound("no such scope", scope=command.scope)
-    raise ReaderGroupNotFound("no such reader group", scope=command.scope, group=command.group)
+    raise ReaderGroupNotFound("no such reader group", group=f"{command.scope}/{command.group}")
 
 
 def _busy(group: ReaderGroup) -> Busy:

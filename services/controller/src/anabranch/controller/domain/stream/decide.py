@@ -121,7 +121,7 @@ def absent(command: StreamCommand, open_scope_incarnation: int | None) -> NotFou
     """The error for a stream that does not live; it names the scope if the scope is missing."""
     if open_scope_incarnation is None:
         return ScopeNotFound("no such scope", scope=command.scope)
-    return StreamNotFound("no such stream", scope=command.scope, stream=command.stream)
+    return StreamNotFound("no such stream", stream=f"{command.scope}/{command.stream}")
 
 
 def _require_live(

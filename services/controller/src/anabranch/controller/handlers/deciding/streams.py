@@ -40,4 +40,4 @@ async def decide_stream(desk: CommandDesk, command: StreamCommand) -> Loaded[Str
             return await change(desk, desk.repositories[STREAMS], subject, decide)
         except HistoryNotLoaded as missing:
             await desk.histories.of(missing.stream)
-    raise Busy("the stream's history is unavailable", stream=str(ref))
+    raise Busy("the stream's history is unavailable", remedy="wait and try again", stream=str(ref))

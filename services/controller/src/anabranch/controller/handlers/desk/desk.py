@@ -136,7 +136,7 @@ async def stream_at_head(desk: QueryDesk, query: AboutStream) -> Loaded[Stream]:
     loaded = await desk.mirror.stream_at_head(ref)
     if loaded is None or not loaded.state.is_live:
         await found_scope(desk, ref.scope)
-        raise StreamNotFound("no such stream", scope=query.scope, stream=query.stream)
+        raise StreamNotFound("no such stream", stream=f"{query.scope}/{query.stream}")
     return loaded
 
 
@@ -169,8 +169,7 @@ async def meant_at_head(
     if incarnation not in (None, found.state.incarnation):
         raise StreamNotFound(
             "the stream has another incarnation by now",
-            scope=query.scope,
-            stream=query.stream,
+            stream=f"{query.scope}/{query.stream}",
             incarnation=incarnation,
         )
     return found

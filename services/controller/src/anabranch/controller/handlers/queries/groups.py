@@ -23,7 +23,7 @@ async def describe_reader_group(desk: QueryDesk, query: asked.DescribeReaderGrou
         loaded = await desk.mirror.group_at_head(ref)
     if loaded is None or not loaded.state.is_live:
         await found_scope(desk, ref.scope)
-        raise ReaderGroupNotFound("no such reader group", scope=query.scope, group=query.group)
+        raise ReaderGroupNotFound("no such reader group", group=f"{query.scope}/{query.group}")
     return _described(loaded.state)
 
 

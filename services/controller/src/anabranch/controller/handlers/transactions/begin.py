@@ -30,6 +30,7 @@ from anabranch.common.errors import (
     WrongExpectedSequence,
 )
 from anabranch.common.eventsourcing.ports import Gate
+from anabranch.common.model.names import StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import OPEN_MAX, transaction_id
 from anabranch.controller.domain.stream import intents
@@ -69,7 +70,7 @@ async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
         _require_room(desk, stream)
         ref, incarnation = ref_of(stream), stream.incarnation
         gate = transaction_gate(ref, incarnation)
-        sequence = await _gate_sequence(desk, gate, afresh=attempt > 0)
+        sequence = await _gate_sequence(desk, ref, gate, afresh=attempt > 0)
         now_ms = work.clock.now_ms()
         new = transaction_id(now_ms, work.ids.new_bytes())
         event = decide.opened(query, Opening(new, incarnation, stream.stream_epoch, now_ms))
@@ -79,7 +80,8 @@ async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
             return Found(stream, loaded)
     raise Busy(
         "every attempt met a change of the stream's gate",
-        stream=query.stream,
+        remedy="wait and try again",
+        stream=f"{query.scope}/{query.stream}",
         attempts=BEGIN_ATTEMPTS_MAX,
     )
 
@@ -105,7 +107,10 @@ async def resume(desk: QueryDesk, query: TransactionQuery) -> TransactionBegun:
     except StaleRequest:
         found = await find_at_head(desk, query)
     if not found.state.has_outcome:
-        raise Busy("the transaction is changing", transaction=query.transaction_id)
+        raise Busy(
+            "the transaction is changing",
+            remedy="wait and try again", transaction=query.transaction_id,
+        )  # fmt: skip
     return await begun(desk, found)
 
 
@@ -170,7 +175,7 @@ def _require_room(desk: QueryDesk, stream: Stream) -> None:
         )
 
 
-async def _gate_sequence(desk: QueryDesk, gate: str, *, afresh: bool) -> int:
+async def _gate_sequence(desk: QueryDesk, ref: StreamRef, gate: str, *, afresh: bool) -> int:
     """The gate's sequence. Raises StreamSealed only after reading the gate from the store."""
     folded = desk.mirror.transactions.gate(gate)
     if folded is not None and folded.is_open and not afresh:
@@ -178,12 +183,11 @@ async def _gate_sequence(desk: QueryDesk, gate: str, *, afresh: bool) -> int:
     try:
         return await desk.transactions.gates.open_sequence(gate)
     except GateClosed as error:
-        raise _sealed(gate) from error
+        raise _sealed(str(ref)) from error
 
 
 def _sealed(stream: str) -> StreamSealed:
     return StreamSealed(
         "the stream is sealed, or about to be, and takes no more transactions",
-        remedy="a sealed stream is read-only for ever; use another one",
         stream=stream,
     )

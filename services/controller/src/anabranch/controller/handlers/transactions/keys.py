@@ -132,6 +132,7 @@ async def _claimed(
         dead = decision.transaction_id
     raise Busy(
         "every attempt met a concurrent begin of the version",
+        remedy="wait and try again",
         application=wanted.ref.application,
         version=wanted.version,
         attempts=CLAIMS_MAX,
@@ -239,6 +240,7 @@ async def commit_with_key(
             return Found(found.stream, after)
     raise Busy(
         "every attempt met a concurrent change of the transaction or its application",
+        remedy="wait and try again",
         transaction=transaction.transaction_id,
         attempts=COMMITS_MAX,
     )

@@ -133,8 +133,7 @@ async def require_complete(desk: QueryDesk, query: AboutStream, incarnation: int
     if stream.status is StreamState.DELETING:
         raise StreamNotFound(
             "the stream is being deleted, together with the outcomes of its transactions",
-            scope=query.scope,
-            stream=query.stream,
+            stream=f"{query.scope}/{query.stream}",
         )
 
 
@@ -154,7 +153,10 @@ async def found_ended(desk: QueryDesk, query: TransactionQuery) -> Found:
     """A transaction whose own messages are gone. Raises as `find_at_head`, and Busy."""
     found = await find_at_head(desk, query)
     if not found.state.has_outcome:
-        raise Busy("the transaction is changing", transaction=query.transaction_id)
+        raise Busy(
+            "the transaction is changing",
+            remedy="wait and try again", transaction=query.transaction_id,
+        )  # fmt: skip
     return found
 
 

@@ -93,7 +93,7 @@ def document_of(error: AnabranchError, instance: str) -> dict[str, object]:
         "detail": error.message,
         "instance": instance,
         "code": error.code,
-        "remedy": error.remedy,
+        "remedy": error.remedy_for("http"),
         "fields": dict(error.fields),
         "retryable": isinstance(error, Retry | Fenced),
     }
@@ -122,8 +122,12 @@ def _encoded(document: dict[str, object]) -> bytes:
 def unexpected(error: Exception, instance: str) -> Response:
     """Log a defect with its traceback, and return an answer without it."""
     _log.error("a request met an unexpected error", path=instance, exc_info=error)
-    told = AnabranchError(UNEXPECTED)
+    told = _defect()
     return problem_of(told, instance)
+
+
+def _defect() -> AnabranchError:
+    return AnabranchError(UNEXPECTED, remedy="find the traceback in the gateway's log")
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -137,7 +141,7 @@ def add_handlers(app: FastAPI) -> None:
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnabranchError)
     if isinstance(error, Defect):  # already logged where it was contained
-        error = AnabranchError(UNEXPECTED)
+        error = _defect()
     return problem_of(error, request.url.path)
 
 
@@ -164,7 +168,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     phrase = http.HTTPStatus(error.status_code).phrase
     told = InvalidRequest(
         f"{phrase.lower()}: {request.method} {request.url.path}",
-        remedy="see /docs, or /openapi.json, for the available routes",
+        remedy="`GET /openapi.json` describes every route, and a browser shows them at `/docs`",
     )
     response = problem_of(told, request.url.path)
     document = msgspec.json.decode(response.body)

@@ -109,7 +109,7 @@ def _question(name: str, known: control.Registry) -> Question:
     if name in control.QUESTIONS:
         raise InvalidRequest(
             "this request is served on another path",
-            remedy=f"post it to /v1/control/{'action' if name in control.ACTIONS else 'query'}",
+            remedy=f"`POST /v1/control/{'action' if name in control.ACTIONS else 'query'}/{name}`",
             name=name,
         )
     raise InvalidRequest(

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from anabranch.client import Position, ReaderGroup
 from anabranch.common.errors import ReaderNotFound, Unavailable
-from anabranch.gateway.events.delivery import Token, parse_token
+from anabranch.gateway.events.delivery import REQUEST_AGAIN, Token, parse_token
 from anabranch.gateway.http.models.answers import HttpBody, Told, group_at
 from anabranch.gateway.http.models.groups import PlaceBody, StreamCuts, cuts_by_stream
 from anabranch.gateway.http.routes.parts import parts_of
@@ -175,4 +175,6 @@ async def _checkpoint(group: ReaderGroup, name: str, wait_s: float) -> Checkpoin
 
 
 def _not_held(reader: str) -> ReaderNotFound:
-    return ReaderNotFound("this gateway does not hold the reader of this event", reader=reader)
+    return ReaderNotFound(
+        "this gateway does not hold the reader of this event", remedy=REQUEST_AGAIN, reader=reader
+    )

@@ -3,8 +3,10 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
+from pydantic import model_validator
 from starlette.requests import Request
 
+from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.contracts.place import Placed
 from anabranch.common.contracts.queries import OperationFound
 from anabranch.gateway.events.tokens import page_after
@@ -30,6 +32,11 @@ class OperationError(Told):
     message: str
     remedy: str
     fields: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _for_http(cls, told: object) -> object:
+        return told.to_error().to_body("http") if isinstance(told, ErrorBody) else told
 
 
 class OperationProperty(Placed, Told):

@@ -90,11 +90,15 @@ class Tunnels:
         """A connection to the store that the path names. Raises the refusal."""
         matched = _match(scope["path"])
         if matched is None:
-            raise NotFound("no WebSocket is served here", remedy=f"open one on {PATH}")
+            raise NotFound(
+                "no WebSocket is served here",
+                remedy="open one on `GET /v1/stores/HOST:PORT/connection`",
+            )
         if any(name == b"origin" for name, _ in scope["headers"]):
             # A page of any site could otherwise use a gateway that its reader's browser reaches.
             raise Unauthorized(
-                "tunnels are not for web pages", remedy="use the routes of events from browsers"
+                "tunnels are not for web pages",
+                remedy="read events with server-sent events in a browser",
             )
         if self._metrics.tunnels.open > self._tunnels_max:
             raise Overloaded("too many tunnels at once", limit=self._tunnels_max)

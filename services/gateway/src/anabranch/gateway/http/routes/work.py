@@ -115,6 +115,8 @@ async def drop_parked(request: Request, command: CommandId) -> Response:
 def _changed(command: str, was_parked: bool) -> Response:
     if not was_parked:
         raise OperationNotFound(
-            "no parked command or work has this id", remedy="see /v1/parked", command=command
+            "no parked command or work has this id",
+            remedy="`GET /v1/parked` lists the parked ones",
+            command=command,
         )
     return Response(status_code=204)

@@ -8,14 +8,14 @@ then it shows which files are missing. The fence ends an owner that holds no loc
 
 from contextlib import closing
 
-from anabranch.common.errors import CorruptJournal
+from anabranch.common.errors import CorruptJournal, Remedy
 from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.domain.log.formats import epoch_of
 from anabranch.segstore.domain.log.repair import Cut, RepairPlan, plan_repair
 
 FOLDER = "repair-"
-RESTORE_FILE = "restore this one small file from a copy of the directory; it never changes"
+RESTORE_FILE = Remedy("restore this one small file from a copy of the directory; it never changes")
 STEP_SIZE_BYTES = 4 * 1024 * 1024
 _ZEROS = memoryview(bytes(STEP_SIZE_BYTES))
 
@@ -30,8 +30,7 @@ def planned_repair(disk: Disk) -> RepairPlan:
         journal_id = layout.check_format(disk)
         logs = layout.read_logs(disk)
     except CorruptJournal as error:
-        if error.remedy == CorruptJournal.default_remedy:
-            error.remedy = RESTORE_FILE
+        error.own_remedy = error.own_remedy or RESTORE_FILE
         raise
 
     def read(file_id: int) -> bytes:

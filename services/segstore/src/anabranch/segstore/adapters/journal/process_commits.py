@@ -180,7 +180,7 @@ def start_writer_process(
         mine.close()
         raise DiskFailed(
             f"the journal's writer process cannot be started: {error}",
-            remedy="set journal_writer=inline, or free memory and processes",
+            remedy="set ANABRANCH_SEGSTORE_JOURNAL_WRITER=inline, or free memory and processes",
         ) from error
     finally:
         theirs.close()

@@ -269,7 +269,6 @@ def decide_append(
     if first <= last:
         raise PartialDuplicate(
             "a part of the block is already stored",
-            remedy="rebuild the block from the event after the last stored one",
             segment=state.name,
             last=last,
         )

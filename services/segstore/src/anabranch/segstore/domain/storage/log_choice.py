@@ -48,7 +48,7 @@ def choose_log(
         raise LogNotHere(
             "the container's log is not in this store's journal",
             remedy="start the store with the data directory that holds the log; if it is lost "
-                   "for good, see `anabranch container abandon-tail`",
+                   f"for good, `anabranch container abandon-tail {container} --to STORE`",
             container=container, log_id=placed,
         )  # fmt: skip
     return None if here.has_frames else here.listed

@@ -101,7 +101,7 @@ class JournalWatch:
             _log.error(
                 "the journal has no room for its next file: appends are refused, reads go on",
                 error=str(missing),
-                remedy=missing.remedy,
+                remedy=missing.remedy_for("command"),
             )
         self._tries += 1
         self._next_try_s = now + min(LOOK_S * 2.0 ** (self._tries - 1), TRY_AGAIN_S_MAX)

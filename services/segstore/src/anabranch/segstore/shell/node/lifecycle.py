@@ -66,8 +66,12 @@ def told_reason(error: AnabranchError, container: int, state: PlacementState) ->
     if state is not PlacementState.OFFLINE:
         return reason
     in_journal = isinstance(error, CorruptJournal | LogNotHere)
-    command = "segstore journal" if in_journal else f"tier2 verify --container {container}"
-    return f"{reason}; inspect with `anabranch {command}`"
+    command = (
+        "`anabranch segstore journal DIRECTORY`"
+        if in_journal
+        else f"`anabranch tier2 verify --container {container}`"
+    )
+    return f"{reason}; inspect with {command}"
 
 
 def named_error(error: BaseException) -> AnabranchError:
@@ -402,6 +406,6 @@ class ContainerKeeper:
             container=self._container,
             code=error.code,
             error=str(error),
-            remedy=error.remedy,
+            remedy=error.remedy_for("command"),
             restarts=self._restarts,
         )

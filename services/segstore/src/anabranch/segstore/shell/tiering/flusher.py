@@ -194,7 +194,7 @@ class Flusher:
             container=self._container.container,
             failures=failures,
             error=str(error),
-            remedy=error.remedy,
+            remedy=error.remedy_for("command"),
         )
 
     async def flush(self) -> None:

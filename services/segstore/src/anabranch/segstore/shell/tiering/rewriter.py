@@ -227,7 +227,7 @@ class Rewriter:
             "cannot rewrite damaged objects of tier 2, their dead bytes stay",
             objects=list(names),
             error=str(error),
-            remedy=error.remedy,
+            remedy=error.remedy_for("command"),
         )
 
 

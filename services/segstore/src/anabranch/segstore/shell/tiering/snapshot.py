@@ -90,7 +90,7 @@ class Snapshots:
                 container=last.container,
                 failures=self._since.failures,
                 error=str(error),
-                remedy=error.remedy,
+                remedy=error.remedy_for("command"),
             )
             return None
 

@@ -60,6 +60,7 @@ from anabranch.segstore.shell.tiering.rewriter import NO_COPIES, Copies, Rewrite
 from anabranch.segstore.shell.tiering.snapshot import Snapshot, Snapshots
 
 GC_GRACE_S = 3600.0
+_LATER = "wait and try again"
 TOMBSTONE_S = 24 * 3600.0
 CACHED_PAGES_BYTES_MAX = 16 * 1024 * 1024
 
@@ -206,7 +207,7 @@ class ContainerTierTwo:
         assert not self._closed
         self._check_not_deposed()
         if self._flushing:
-            raise Busy("another flush of the container is running", container=self._last.container)
+            raise Busy("another flush is running", remedy=_LATER, container=self._last.container)
         self._flushing = failing = True
         try:
             tiered = await self._flush(cut, fetch)
@@ -219,7 +220,7 @@ class ContainerTierTwo:
         """See `ports.TierTwo.close`. After a failure, call it again; no flush may follow."""
         self._check_not_deposed()
         if self._flushing:
-            raise Busy("a flush of the container is running", container=self._last.container)
+            raise Busy("a flush is running", remedy=_LATER, container=self._last.container)
         if self._last.log.closed:
             return
         self._flushing = self._closed = True
