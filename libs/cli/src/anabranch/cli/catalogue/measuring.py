@@ -1,4 +1,4 @@
-"""The commands that measure a cluster."""
+"""The commands that measure a cluster, and the one that watches it."""
 
 from anabranch.cli.catalogue.row import Command, Group
 
@@ -38,4 +38,11 @@ PERF = Group(
             ("anabranch perf scale --scales 2",),
         ),
     ),
+)
+
+TOP = Command(
+    "top",
+    "top.command:top",
+    "Watch streams, reader groups, members and work of the cluster.",
+    ("anabranch top", "anabranch top --once", "anabranch top --json --once"),
 )
