@@ -172,6 +172,24 @@ async def test_top_prints_one_snapshot_where_there_is_no_terminal(
         assert streams["value"]["count"] == 2
 
 
+async def test_top_prints_a_record_per_snapshot_for_programs_until_ctrl_c(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(nats_url, tmp_path, capsys, AdminController) as w:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "anabranch.cli"),
+            *("top", "--json", "--interval", "0.2"),
+            stdout=asyncio.subprocess.PIPE,
+            env=w.environment,
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            first, second = [json.loads(await process.stdout.readline()) for _ in range(2)]
+            assert first["at_ms"] < second["at_ms"]
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 130
+
+
 async def test_top_fills_a_terminal_follows_keys_and_quits(
     nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,12 @@ def test_a_lost_event_is_noticed(at: int) -> None:
     assert "THE CHECK FAILED" in order.verdict(EVENTS)
 
 
+def test_a_gap_inside_a_key_is_counted_where_the_key_goes_on() -> None:
+    order = order_of([0, 6, 9, 1, 4])
+
+    assert (order.events, order.misplaced) == (5, 1)
+
+
 @given(st.integers(0, EVENTS - 1), st.integers(0, EVENTS))
 def test_a_repeated_event_is_noticed(index: int, at: int) -> None:
     assert not order_of([*READ[:at], index, *READ[at:]]).is_right(EVENTS)
