@@ -117,6 +117,18 @@ async def test_later_rates_are_those_since_the_snapshot_before() -> None:
     assert busy.events_per_s == pytest.approx(busy.bytes_per_s * 12.5 / 1e6)
 
 
+async def test_a_store_that_does_not_answer_leaves_the_controllers_rates() -> None:
+    async with world() as w:
+        await taken(w)
+        await taken(w)
+        w.controller.refused = frozenset({"tail_cut"})
+        found = await taken(w)
+
+    assert found.streams.value is not None
+    (line,) = found.streams.value.lines
+    assert (line.events_per_s, line.over_s) == (12.5, 60.0)
+
+
 async def test_the_busiest_streams_are_shown_and_all_are_counted() -> None:
     async with world(limit=2) as w:
         for number in range(5):

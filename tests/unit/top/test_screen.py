@@ -92,7 +92,7 @@ def test_a_small_terminal_shows_something_of_every_part() -> None:
 
     for word in (
         "STREAMS (35)", "plant/sensors-0", "READER GROUPS (2)", "plant/workers", "plant/stuck",
-        "CLUSTER (3)", "container 2", "s1", "WORK (1)", "a store is away", "[a] all",
+        "CLUSTER (3)", "s1 ", "container 2", "WORK (1)", "a store is away", "[a] all",
     ):  # fmt: skip
         assert word in text
 
@@ -183,6 +183,12 @@ def test_a_hold_is_a_line_of_its_own() -> None:
     held = Snapshot(NOW_MS, "x", members=Part(members, NOW_MS))
 
     assert line_with(held, "nothing moves").style == "bold red"
+
+
+def test_a_member_that_is_down_comes_before_its_containers() -> None:
+    members = [row.cells[0] for row in pane(full(), View.CLUSTER).rows]
+
+    assert members == ["s1", "container 2", "c1"]
 
 
 def test_every_row_has_a_cell_for_every_column() -> None:

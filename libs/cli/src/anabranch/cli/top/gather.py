@@ -142,15 +142,15 @@ class Gatherer:
         try:
             rates = await streams.segment_rates(name, timeout_s=self._deadline_s)
             line = lines.with_rates(lines.stream_line(described), rates)
-            if line.bytes_per_s:
-                line = lines.with_growth(line, await self._growth(name))
             config = described.config
             if config is not None and config.scaling.type is not ScalingType.FIXED:
                 explained = await streams.explain(name, timeout_s=self._deadline_s)
                 line = replace(line, scaling=lines.scaling(explained))
+            self._loads[name] = line  # should the stores not answer in time
+            if line.bytes_per_s:
+                self._loads[name] = line = lines.with_growth(line, await self._growth(name))
         except NotFound:
             return  # deleted meanwhile
-        self._loads[name] = line
         self._stream_rotation.answered(name, line.events_per_s or 0.0)
 
     async def _growth(self, name: str) -> Growth | None:

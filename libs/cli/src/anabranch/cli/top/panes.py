@@ -171,8 +171,10 @@ def _cluster(snapshot: Snapshot) -> Pane:
     found = snapshot.members.value
     rows: list[Row] = []
     if found is not None:
+        members = [_member_row(line, snapshot.at_ms) for line in found.lines]
+        rows += [row for row in members if row.style is Style.BAD]
         rows += [_container_row(line) for line in found.troubled]
-        rows += [_member_row(line, snapshot.at_ms) for line in found.lines]
+        rows += [row for row in members if row.style is not Style.BAD]
     note = _note(snapshot, snapshot.members)
     return Pane(View.CLUSTER, "cluster", MEMBER_COLUMNS, rows, len(rows), note=note)
 

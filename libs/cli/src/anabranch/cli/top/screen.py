@@ -146,7 +146,7 @@ def _totals(snapshot: Snapshot) -> str:
         told += [f"{rate(events)} events/s", f"{size(size_bytes)}/s"]
     if (work := snapshot.work.value) is not None:
         failing = sum(line.failing or line.parked for line in work.lines)
-        told.append(f"{work.count} pending, {failing} failing")
+        told.append(f"{work.count} pending" + (f", {failing} failing" if failing else ""))
     return "  ".join(told) or "the cluster does not answer"
 
 
