@@ -12,8 +12,8 @@ from pathlib import Path
 
 import uvloop
 
+from anabranch.cli.perf.load.appends import take
 from anabranch.client import connect
-from anabranch.common.errors import BufferFull
 from bench.case import MIB, case_of
 
 BYTES_MAX = 16 * 1024 * MIB
@@ -26,12 +26,7 @@ async def write(endpoints_file: Path, stream: str, tell_begun: Callable[[], None
         client.writer(stream) as writer,
     ):
         for number in range(BYTES_MAX // (1_024 * len(events))):
-            while True:
-                try:
-                    writer.write_batch(events)
-                    break
-                except BufferFull:
-                    await writer.drain()
+            await take(writer, events)
             await writer.drain()
             if number == 0:
                 tell_begun()

@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from anabranch.common.runtime.ids import SeededIds
+from anabranch.cli.perf.load.payloads import pool_of
 from bench.clock import Stopwatch
 
-POOL_COUNT = 1_000
 MIB = 1024 * 1024
-_SEED = 20_261_121
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +185,4 @@ class Multiset:
 
 def case_of(event_bytes: int) -> Case:
     """The pool for events of a size (at least 16 bytes, or 0 where no events are written)."""
-    source = SeededIds(_SEED + event_bytes)
-    filler = b"anabranch bench " * (event_bytes // 16 + 1)
-    events = []
-    for _ in range(POOL_COUNT):
-        random_bytes = event_bytes // 2
-        drawn = b"".join(source.new_bytes() for _ in range(random_bytes // 16 + 1))
-        events.append(drawn[:random_bytes] + filler[: event_bytes - random_bytes])
-    return Case(event_bytes, tuple(events))
+    return Case(event_bytes, pool_of(event_bytes))

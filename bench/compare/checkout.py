@@ -19,7 +19,10 @@ MARK = Path("bench/run.py")
 """Every checkout that can be compared has it."""
 LOCK = Path("requirements.lock")
 _PARTS = ("libs/*/src", "services/*/src")
-_YARDSTICK = ("bench/workloads/*.py", "bench/systems/*.py", "bench/case.py", "bench/catalogue.py")
+_YARDSTICK = (
+    "bench/workloads/*.py", "bench/systems/*.py", "bench/case.py", "bench/catalogue.py",
+    "libs/cli/src/anabranch/cli/perf/load/*.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from anabranch.cli.perf.load.appends import take
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, EventWriter, ReaderSettings, connect
@@ -110,12 +111,7 @@ class AnabranchStream:
     ) -> None:
         writer = self._writer
         for batch in batches:
-            while True:
-                try:
-                    writer.write_batch(batch, keys)
-                    break
-                except BufferFull:
-                    await writer.drain()
+            await take(writer, batch, keys)
             await writer.drain()
         await writer.flush()
 

@@ -6,8 +6,10 @@ passed between two acknowledgements from a scale's beginning until a second afte
 """
 
 import asyncio
-from itertools import cycle, islice, pairwise
+from itertools import cycle, islice
 
+from anabranch.cli.perf.load.pacing import TICK_S, Pace
+from anabranch.cli.perf.load.scales import Moments, Scale, split_or_merge
 from anabranch.client import Client
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
@@ -16,7 +18,7 @@ from bench.systems.anabranch import Anabranch
 from bench.systems.port import Label, System
 from bench.workloads.port import Meter
 from bench.workloads.w1_max_write import MaxWrite
-from bench.workloads.w5_half_load import SHARE, TICK_SECONDS
+from bench.workloads.w5_half_load import SHARE
 
 BETWEEN_S = 0.25
 AFTER_S = 0.5
@@ -46,18 +48,18 @@ class ScaleUnderLoad:
             meter = Meter(system, clock)
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(load.run())
-                spans = await _scale_again_and_again(system.client, name, scales, clock)
+                done = await _scale_again_and_again(system.client, name, scales, clock)
                 load.stopping = True
                 await writing
             spent, cpu_seconds = meter.read()
             verified = await _count(system.client, name) == load.sent
-        pauses = [load.longest_gap(start, end) * 1000 for start, end in spans]
-        done = [(end - start) * 1000 for start, end in spans]
+        gap = load.acknowledged.longest_gap
+        pauses = [gap(scale.began, scale.ended + AFTER_S) * 1000 for scale in done]
         notes = {
             "scales": float(scales),
             "pause p50 ms": percentile(pauses, 50),
             "pause p99 ms": percentile(pauses, 99),
-            "scale p50 ms": percentile(done, 50),
+            "scale p50 ms": percentile([(scale.ended - scale.began) * 1000 for scale in done], 50),
         }
         return Sample(load.sent, spent, cpu_seconds, verified and most.verified, notes=notes)
 
@@ -73,16 +75,16 @@ class _Load:
         self._events = cycle(zip(case.events, KEYS, strict=True))
         self._rate_per_s = rate_per_s
         self._clock = clock
-        self._acknowledged: list[float] = []
+        self.acknowledged = Moments()
         self.sent = 0
         self.stopping = False
 
     async def run(self) -> None:
         """Send what is due, once a millisecond, until told to stop."""
-        start = self._clock.now()
+        pace = Pace(self._rate_per_s, self._clock.now())
         async with self._client.writer(self._name) as writer:
             while not self.stopping:
-                due = int((self._clock.now() - start) * self._rate_per_s) + 1
+                due = pace.due(self._clock.now())
                 batch = list(islice(self._events, max(0, due - self.sent)))
                 if batch:
                     self.sent += len(batch)
@@ -90,34 +92,20 @@ class _Load:
                     await writer.drain()
                     writer.write_batch(events, keys)
                     await writer.flush()
-                    self._acknowledged.append(self._clock.now())
-                await asyncio.sleep(TICK_SECONDS)
-
-    def longest_gap(self, start: float, end: float) -> float:
-        """The longest time, in seconds, between two acknowledgements around a scale."""
-        before = [at for at in self._acknowledged if at <= start][-1:]
-        within = [at for at in self._acknowledged if start < at <= end + AFTER_S]
-        moments = [*(before or [start]), *within]
-        return max((b - a for a, b in pairwise(moments)), default=0.0)
+                    self.acknowledged.add(self._clock.now())
+                await asyncio.sleep(TICK_S)
 
 
 async def _scale_again_and_again(
     client: Client, name: str, scales: int, clock: Stopwatch
-) -> list[tuple[float, float]]:
-    """Split, merge, split … → when each began and ended."""
-    spans: list[tuple[float, float]] = []
+) -> list[Scale]:
+    """Split, merge, split …"""
+    done: list[Scale] = []
     for _ in range(scales):
         await asyncio.sleep(BETWEEN_S)
-        present = (await client.streams.current_segments(name)).segments
-        ids = [segment.segment_id for segment in present]
-        began = clock.now()
-        if len(ids) == 1:
-            await client.streams.split_segment(name, ids[0])
-        else:
-            await client.streams.merge_segments(name, ids)
-        spans.append((began, clock.now()))
+        done.append(await split_or_merge(client, name, 1, clock.now))
     await asyncio.sleep(AFTER_S)
-    return spans
+    return done
 
 
 async def _count(client: Client, name: str) -> int:

@@ -1,5 +1,8 @@
 """W3: one event at a time, the next only after the acknowledgement: nothing but latency."""
 
+from itertools import cycle
+
+from anabranch.cli.perf.load.appends import append_one_by_one
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
@@ -31,12 +34,13 @@ async def await_one_by_one(
     """Append one event after the other to a fresh stream for so long, and read all of it back."""
     times_ms: list[float] = []
     meter = Meter(system, clock)
-    now = clock.now()
-    ends_at = now + seconds
-    while now < ends_at:
-        await stream.append(case.events[len(times_ms) % len(case.events)])
-        started, now = now, clock.now()
-        times_ms.append((now - started) * 1000)
+    ends_at = clock.now() + seconds
+
+    def note(begun: float, acknowledged: float) -> bool:
+        times_ms.append((acknowledged - begun) * 1000)
+        return acknowledged < ends_at
+
+    await append_one_by_one(stream.append, cycle(case.events), note, now=clock.now)
     measured_seconds, cpu_seconds = meter.read()
     return Sample(
         len(times_ms),

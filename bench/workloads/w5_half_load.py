@@ -7,6 +7,7 @@ a millisecond, and latencies count from when each event was due. Nobody reads me
 import asyncio
 from itertools import cycle, islice
 
+from anabranch.cli.perf.load.pacing import TICK_S, Pace
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
@@ -14,7 +15,6 @@ from bench.systems.port import Label, System, TailedStream
 from bench.workloads.port import Meter, holds_exactly
 from bench.workloads.w1_max_write import MaxWrite
 
-TICK_SECONDS = 0.001
 SHARE = 0.5
 SECONDS_MIN = 1.0
 
@@ -57,22 +57,22 @@ async def open_loop(
     late_ms: list[float] = []
     sends_in_flight = sent = 0
     events = cycle(case.events)
-    start = clock.now()
+    pace = Pace(rate_per_s, clock.now())
 
     async def send(first: int, batch: list[bytes]) -> None:
         nonlocal sends_in_flight
         await stream.send(batch)
         sends_in_flight -= 1
-        now = clock.now() - start
-        late_ms.append((now - first / rate_per_s) * 1000)
-        late_ms.append((now - (first + len(batch) - 1) / rate_per_s) * 1000)
+        now = clock.now()
+        late_ms.append(pace.late(first, now) * 1000)
+        late_ms.append(pace.late(first + len(batch) - 1, now) * 1000)
 
     async with asyncio.TaskGroup() as group:
         while sent < count:
-            due = min(count, int((clock.now() - start) * rate_per_s) + 1)
+            due = min(count, pace.due(clock.now()))
             if due > sent and sends_in_flight < stream.sends_in_flight_max:
                 sends_in_flight += 1
                 group.create_task(send(sent, list(islice(events, due - sent))))
                 sent = due
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(TICK_S)
     return late_ms

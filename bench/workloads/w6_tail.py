@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from anabranch.cli.perf.load.pacing import TICK_S, Pace
+from anabranch.cli.perf.load.payloads import index_of, numbered
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
@@ -17,9 +19,7 @@ from bench.systems.port import NOT_KEPT, Label, System, TailedStream
 from bench.workloads.port import Meter
 
 RATE_PER_S = 5_000
-TICK_SECONDS = 0.001
 PATIENCE_SECONDS = 20.0
-_INDEX_BYTES = 8
 
 OpenTail = Callable[[], AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]]
 
@@ -29,8 +29,7 @@ class Timetable:
 
     def __init__(self, case: Case, start: float, count: int, rate_per_s: int) -> None:
         self._events = case.events
-        self._start = start
-        self._rate_per_s = rate_per_s
+        self._pace = Pace(rate_per_s, start)
         self.count = count
         self.acked_ms: list[float] = []
         self.arrived_ms: list[float] = []
@@ -39,11 +38,10 @@ class Timetable:
 
     def due(self, now: float) -> int:
         """How many events are due by now."""
-        return min(self.count, int((now - self._start) * self._rate_per_s) + 1)
+        return min(self.count, self._pace.due(now))
 
     def event(self, index: int) -> bytes:
-        filler = self._events[index % len(self._events)]
-        return index.to_bytes(_INDEX_BYTES, "little") + filler[_INDEX_BYTES:]
+        return numbered(self._events[index % len(self._events)], index)
 
     def acked(self, first: int, end: int, now: float) -> None:
         self.acked_ms += [self._late_ms(index, now) for index in range(first, end)]
@@ -51,7 +49,7 @@ class Timetable:
     def arrived(self, events: Sequence[bytes], now: float) -> None:
         """Note what the reader got; a wrong or repeated event is counted as wrong."""
         for event in events:
-            index = int.from_bytes(event[:_INDEX_BYTES], "little")
+            index = index_of(event)
             if index >= self.count or self._seen[index] or event != self.event(index):
                 self.wrong += 1
                 continue
@@ -67,7 +65,7 @@ class Timetable:
         return self.wrong == 0 and len(self.arrived_ms) == self.count
 
     def _late_ms(self, index: int, now: float) -> float:
-        return (now - self._start - index / self._rate_per_s) * 1000
+        return self._pace.late(index, now) * 1000
 
 
 class Tail:
@@ -159,4 +157,4 @@ async def _send_when_due(stream: TailedStream, timetable: Timetable, clock: Stop
             if due > sent and sends_in_flight < stream.sends_in_flight_max:
                 group.create_task(send(sent, due))
                 sent = due
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(TICK_S)

@@ -20,7 +20,7 @@ def moment(unix_ms: int) -> str:
 def duration(ms: float) -> str:
     """``250 ms``, ``1.5 s``, ``2 min 5 s``, ``3 h 20 min``, ``4 d 6 h``."""
     if ms < 1000:
-        return f"{ms:.3g} ms"
+        return f"{_short(ms)} ms"
     if ms < 60_000:
         return f"{ms / 1000:.3g} s"
     seconds = round(ms / 1000)
@@ -37,9 +37,14 @@ def size(count_bytes: float) -> str:
     value = float(count_bytes)
     for unit in _UNITS:
         if abs(value) < 1024 or unit == _UNITS[-1]:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.3g} {unit}"
+            return f"{value:.0f} B" if unit == "B" else f"{_short(value)} {unit}"
         value /= 1024
     raise AssertionError("the last unit takes all")
+
+
+def _short(value: float) -> str:
+    """Three digits, or four before the point: ``0.123``, ``1.5``, ``1011``."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def counted(count: int, noun: str) -> str:

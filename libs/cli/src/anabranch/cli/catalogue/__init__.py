@@ -13,6 +13,7 @@ from anabranch.cli.catalogue.cluster import (
     TIER2,
 )
 from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM, TRANSACTION
+from anabranch.cli.catalogue.measuring import PERF, TOP
 from anabranch.cli.catalogue.row import Command, Entry, Group, Heading, commands, paths
 from anabranch.cli.catalogue.this_machine import COMPLETION, CONTEXT
 
@@ -22,6 +23,7 @@ CATALOGUE = (
     Heading("Start here", STARTING),
     Heading("Events", EVENTS),
     Heading("Streams and readers", (SCOPE, STREAM, GROUP, TRANSACTION)),
+    Heading("Measure and watch", (PERF, TOP)),
     Heading("The cluster", (CLUSTER, CONTAINER, OPERATION)),
     Heading("Backup, inspection and repair", (CONTROLLER, SEGSTORE, TIER2)),
     Heading("This program", (CONTEXT, COMPLETION)),

@@ -1,0 +1,1 @@
+"""The command `anabranch top`: a live view of the cluster's streams, groups, members and work."""
