@@ -11,7 +11,7 @@ from pathlib import Path
 
 NOT_RUN: Mapping[str, str] = {
     "anabranch up": "runs until Ctrl-C; tests/integration/test_up_command.py",
-    "anabranch demo": "takes minutes; tests/integration/test_demo_group.py",
+    "anabranch demo": "takes minutes; tests/integration/test_demo.py",
     "anabranch read demo/sensors --from tail --follow": "waits for events until Ctrl-C",
     "anabranch operation redrive": "needs a defect; tests/integration/controller/test_parked.py",
     "anabranch operation drop": "needs a defect; tests/integration/controller/test_parked.py",

@@ -23,6 +23,14 @@ def assert_golden(name: str, data: bytes) -> None:
     assert data.hex() == read_golden(name).hex()
 
 
+def assert_golden_text(name: str, text: str) -> None:
+    """`text` equals that of `tests/golden/<name>`, which people read; rewritten as the others."""
+    path = GOLDEN / name
+    if os.environ.get("REWRITE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
 def read_golden(name: str) -> bytes:
     """The frozen bytes of `tests/golden/<name>.hex`."""
     return bytes.fromhex((GOLDEN / f"{name}.hex").read_text())

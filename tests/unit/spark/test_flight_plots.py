@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from anabranch.common.plot_style import BLUE, GREEN, LABEL_GAP, ORANGE, End, drawing, label_ends
 from anabranch.spark.pipelines.flight_delays import local_hours
 from anabranch.spark.pipelines.flight_plots import (
     delayed_by_month,
@@ -55,3 +56,18 @@ def test_both_plots_are_drawn_also_of_little_or_nothing(tmp_path: Path) -> None:
         for plot in (plot_by_hour, plot_by_month):
             path = plot(made, tmp_path / "plot.png")
             assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_names_of_lines_that_end_together_stand_apart_and_in_their_order(
+    tmp_path: Path,
+) -> None:
+    ends = [End(2.0, 5.0, "b", BLUE), End(1.0, 4.99, "a", ORANGE), End(2.0, 9.0, "c", GREEN)]
+    with drawing(tmp_path / "plot.png", 3.0) as figure:
+        axes = figure.add_subplot(xlim=(0, 3), ylim=(0, 10))
+        label_ends(axes, ends)
+        places = [(text.get_text(), text.xy[1]) for text in axes.texts]  # type: ignore[attr-defined]
+        limits = (axes.get_xlim(), axes.get_ylim())
+    assert [name for name, _ in places] == ["a", "b", "c"]
+    assert places[1][1] - places[0][1] == pytest.approx(10 * LABEL_GAP)
+    assert places[2][1] == 9.0
+    assert limits == ((0, 3), (0, 10))

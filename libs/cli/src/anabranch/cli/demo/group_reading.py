@@ -9,12 +9,13 @@ import contextlib
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from anabranch.cli.demo.check import Written
 from anabranch.cli.demo.group_records import GroupCheck, GroupOutcome, Kill, records_of
+from anabranch.cli.figures import counted
 from anabranch.client import Client, GroupStream, ReaderGroupConfig
 from anabranch.common.errors import Retry, Unavailable
 from anabranch.common.runtime.clock import Clock
@@ -40,8 +41,10 @@ class GroupReading:
         processes: dict[str, Process],
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        remark: Callable[[str], None],
     ) -> None:
         self._client = client
+        self._remark = remark
         self._group = client.reader_group(GROUP)
         self._folder = folder
         self._processes = processes
@@ -69,11 +72,14 @@ class GroupReading:
         process = self._processes.pop(victim)
         process.send_signal(signal.SIGKILL)
         at_s = self._clock.monotonic()
+        self._remark(f"killed {victim}, which had {counted(len(readers[victim]), 'segment')}")
         await process.wait()
         async with self._deadline(PROCESSING_S_MAX, "no reader took over from the killed one"):
             while victim in await self._readers_online():
                 await self._clock.sleep(POLL_S)
-        return Kill(victim, at_s, readers[victim], self._clock.monotonic())
+        kill = Kill(victim, at_s, readers[victim], self._clock.monotonic())
+        self._remark(f"other readers took over from {victim} after {kill.takeover_seconds:.1f} s")
+        return kill
 
     async def _readers_online(self) -> set[str]:
         try:
@@ -81,15 +87,22 @@ class GroupReading:
         except Retry:  # the store is restarting
             return set(READERS)
 
-    async def finish(self, written: Written) -> GroupOutcome:
-        """Wait until all events are processed, let the readers leave, and check their records."""
+    async def finish(
+        self, written: Written, tell: Callable[[int], None] = lambda _behind: None
+    ) -> GroupOutcome:
+        """Wait until all events are processed, let the readers leave, and check their records.
+
+        `tell` takes the number of events that the group is still behind.
+        """
         assert self._killing is not None
         kill = await self._killing
         async with self._deadline(
             PROCESSING_S_MAX, "the group did not reach the stream's end in time"
         ):
-            while (await self._group.status()).lag.bytes:
+            while (lag := (await self._group.status()).lag).bytes:
+                tell(lag.events)
                 await self._clock.sleep(LAG_POLL_S)
+            tell(0)
             for process in self._processes.values():
                 assert process.stdin is not None
                 process.stdin.close()
@@ -119,9 +132,18 @@ class GroupReading:
 
 @asynccontextmanager
 async def group_reading(
-    client: Client, endpoints_file: Path, stream: str, folder: Path, clock: Clock
+    client: Client,
+    endpoints_file: Path,
+    stream: str,
+    *,
+    folder: Path,
+    clock: Clock,
+    remark: Callable[[str], None],
 ) -> AsyncIterator[GroupReading]:
-    """Readers that have joined a new group of the stream; all of them end with the block."""
+    """Readers that have joined a new group of the stream; all of them end with the block.
+
+    `folder`: the place of their records. `remark` takes a line for people about the kill.
+    """
     await asyncio.to_thread(_prepare, folder)
     config = ReaderGroupConfig((GroupStream(stream),), lease_ms=LEASE_MS)
     await client.reader_groups.create(GROUP, config)
@@ -130,7 +152,9 @@ async def group_reading(
         for reader_id in READERS:
             processes[reader_id] = await _start(endpoints_file, reader_id, folder)
         async with asyncio.TaskGroup() as tasks:
-            reading = GroupReading(client, folder, processes=processes, clock=clock, tasks=tasks)
+            reading = GroupReading(
+                client, folder, processes=processes, clock=clock, tasks=tasks, remark=remark
+            )
             await reading.wait_joined()
             yield reading
     finally:

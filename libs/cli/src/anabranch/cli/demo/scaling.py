@@ -9,25 +9,26 @@ import asyncio
 from anabranch.client import Client
 from anabranch.common.errors import Busy, ScaleRefused
 
-SCALE_COUNT = 4
 ATTEMPTS_MAX = 20
 PAUSE_S = 0.2
 SCALE_S_MAX = 120.0
 """A killed store is away for seconds, and the controller retries with growing pauses."""
 
 
-def scale_rows(rows: int) -> list[int]:
+def scale_rows(rows: int, count: int) -> list[int]:
     """The row counts after which to scale: the ends of equal parts, without the last."""
-    return [rows * (part + 1) // (SCALE_COUNT + 1) for part in range(SCALE_COUNT)]
+    return [rows * (part + 1) // (count + 1) for part in range(count)]
 
 
 class Scaling:
     """Owns the completed scales, and the pending one."""
 
-    def __init__(self, client: Client, stream: str, rows: int, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, client: Client, stream: str, tasks: asyncio.TaskGroup, *, rows: int, count: int
+    ) -> None:
         self._client = client
         self._stream = stream
-        self._due = scale_rows(rows)
+        self._due = scale_rows(rows, count)
         self._tasks = tasks
         self._running: asyncio.Task[None] | None = None
         self._begun = 0

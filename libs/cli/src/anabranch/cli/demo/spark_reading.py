@@ -1,46 +1,33 @@
-"""Runs the pipeline of flight delays on tier 2, as a separate program."""
+"""Runs the pipeline of flight delays on tier 2, as a separate program.
+
+The program tells on its standard output what it does, one JSON object per line, and ends with its
+report.
+"""
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.cli.demo.check import RowSum
-from anabranch.common.errors import BinaryNotFound, Unavailable
+from anabranch.cli.demo.outcome import SparkOutcome
+from anabranch.common.errors import Unavailable
 
 PROGRAM = "anabranch.spark.pipelines.flight_delays"
 PIPELINE_S_MAX = 300.0
 LOG = "pipeline.log"
-_NEEDED = ("pyspark", "pyarrow", "matplotlib")
+_DOING = b'{"doing"'
+
+Tell = Callable[[str, int, int], None]
+"""Takes what Spark does, and how many of how many tasks are done; 0 of 0: it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineOutcome:
-    """The events that Spark read, and its results."""
-
-    read: RowSum
-    parquet_rows: int
-    plots: tuple[str, ...]
-
-
-def check_spark_installed() -> None:
-    """Raises BinaryNotFound, which names the package to install."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing or importlib.util.find_spec("anabranch.spark") is None:
-        raise BinaryNotFound(
-            "the demo's Spark pipeline is not installed",
-            remedy="pip install 'anabranch-cli[demo]'",
-            missing=", ".join(missing) or "anabranch-spark",
-        )
-
-
-async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcome:
+async def run_pipeline(stream: str, tier2_url: str, out: Path, tell: Tell) -> SparkOutcome:
     """Run the pipeline to its end; its other output goes to pipeline.log in `out`.
 
     `out` exists. Raises Unavailable if it fails or times out; the log has the reason.
@@ -49,13 +36,14 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcom
     arguments = ("--stream", stream, "--tier2", tier2_url, "--out", str(out), "--json")
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", PROGRAM, *arguments,
+            sys.executable, "-P", "-m", PROGRAM, *arguments, "--progress",
             stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=errors, start_new_session=True,
             env={**os.environ, "PYTHONSAFEPATH": "1"},  # Spark's workers inherit it from here
         )  # fmt: skip
         try:
             async with asyncio.timeout(PIPELINE_S_MAX):
-                told, _ = await process.communicate()
+                told = await _listen(process, tell)
+                await process.wait()
         except TimeoutError as error:
             raise _failed("the Spark pipeline did not finish in time", log) from error
         finally:
@@ -65,13 +53,26 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path) -> PipelineOutcom
     return outcome_of(told)
 
 
-def outcome_of(told: bytes) -> PipelineOutcome:
+async def _listen(process: Process, tell: Tell) -> bytes:
+    """Pass on the progress until the output ends; returns the last other line."""
+    assert process.stdout is not None
+    last = b""
+    async for line in process.stdout:
+        if line.startswith(_DOING) and line.endswith(b"\n"):  # not torn by a kill
+            told = json.loads(line)
+            tell(told["doing"], told["tasks_done"], told["tasks"])
+        else:
+            last = line
+    return last
+
+
+def outcome_of(told: bytes) -> SparkOutcome:
     """The pipeline's report, from JSON."""
     report = json.loads(told)
-    return PipelineOutcome(
+    return SparkOutcome(
         read=RowSum(report["events"], report["row_sum"]),
         parquet_rows=report["parquet_rows"],
-        plots=tuple(report["plots"]),
+        plots=tuple(map(Path, report["plots"])),
     )
 
 

@@ -26,6 +26,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from anabranch.common.errors import AnabranchError
 from anabranch.spark.pipelines.flight_plots import plot_by_hour, plot_by_month
+from anabranch.spark.pipelines.progress import Progress
 from anabranch.spark.session import open_session
 
 TABLE = "hourly_delays.parquet"
@@ -77,8 +78,11 @@ def hourly_delays(events: DataFrame) -> DataFrame:
     )
 
 
-def run(session: SparkSession, stream: str, source: tuple[str, str], out: Path) -> Report:
+def run(
+    session: SparkSession, stream: str, source: tuple[str, str], out: Path, progress: Progress
+) -> Report:
     """Read, write the table and draw the plots. Replaces the table and the plots in `out`."""
+    progress.phase("reading")
     # With more groups Spark sorts rows to compute percentiles, which takes 20 times as long.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", GROUPS_MAX)
     hours = hourly_delays(read_flights(session, stream, source)).persist()
@@ -90,6 +94,7 @@ def run(session: SparkSession, stream: str, source: tuple[str, str], out: Path) 
             F.sum(F.when(F.col("origin").isNull(), flights)).alias("not_flights"),
         ).first()
         assert read is not None
+        progress.phase("writing")
         table = out.resolve() / TABLE
         known = hours.where("origin IS NOT NULL").drop("row_sum")
         share = F.try_divide("delayed", flights - F.col("cancelled"))
@@ -100,6 +105,7 @@ def run(session: SparkSession, stream: str, source: tuple[str, str], out: Path) 
     finally:
         hours.unpersist()
     written = session.read.parquet(table.as_uri()).toPandas()
+    progress.phase("drawing")
     plots = (
         plot_by_hour(local_hours(written), out / "delay_by_hour.png"),
         plot_by_month(local_hours(written), out / "delayed_share_by_month.png"),
@@ -145,12 +151,22 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="directory of the results")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "--progress", action="store_true", help="print the progress before it, as lines of JSON"
+    )
     chosen = parser.parse_args(arguments)
     option = ("tier2", chosen.tier2) if chosen.tier2 else ("nats_url", chosen.nats)
+    progress = Progress(sys.stdout if chosen.progress else None)
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
-        with open_session("flight-delays", quick=True) as session, _spark_errors_as_text():
-            report = run(session, chosen.stream, option, chosen.out)
+        progress.phase("starting")
+        with (
+            open_session("flight-delays", quick=True) as session,
+            progress.watching(session),
+            _spark_errors_as_text(),
+        ):
+            report = run(session, chosen.stream, option, chosen.out, progress)
+            progress.phase("stopping")
     except AnabranchError as error:
         sys.stderr.write(f"{error}; {error.remedy}\n")
         return EXIT_FAILED

@@ -1,21 +1,27 @@
-"""The command `anabranch demo-scaling`: flights at a changing rate, which the stream follows."""
+"""The command `anabranch demo-scaling`: flights at a changing rate, which the stream follows.
 
-import importlib.util
-import os
-import platform
-import shutil
+Exit codes and clean-up are those of `anabranch demo`.
+"""
+
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 
+from anabranch.cli.demo.by_load.findings import checks_of, measures_of, record_of
+from anabranch.cli.demo.by_load.outcome import Outcome, Plan
 from anabranch.cli.demo.by_load.pace import TARGET_RATE
-from anabranch.cli.demo.by_load.replay import Outcome, Plan, replay
+from anabranch.cli.demo.by_load.replay import replay
 from anabranch.cli.demo.flights import table_path
-from anabranch.cli.demo.places import fresh_directory, make_directory, write_report
-from anabranch.cli.output import Form, Output
-from anabranch.cli.session import run_async
-from anabranch.common.errors import BinaryNotFound
+from anabranch.cli.demo.installed import FLIGHTS, check_installed
+from anabranch.cli.demo.report.machine import machine_of
+from anabranch.cli.demo.report.page import Failure, Page
+from anabranch.cli.demo.report.places import fresh_directory, make_directory
+from anabranch.cli.demo.report.running import Demo, run_and_report
+from anabranch.cli.demo.steps import Steps
+from anabranch.cli.figures import moment
+from anabranch.common.runtime.clock import SystemClock
 
 OUT_DEFAULT = Path("out/demo-scaling")
 
@@ -32,89 +38,49 @@ def demo_scaling(
     writes slowly, then six times too fast for one segment, then slowly again. It draws the epoch
     map: which segment had which keys when, and how fast it was written. The writer notes event
     times, and a reader at the tail asks for its time window, which the demo draws too. At the
-    end it checks every event.
+    end it checks every event. report.html in OUT shows the checks, the figures and the plots.
 
     Parameters
     ----------
     out
-        Directory of report.json and the plots.
+        Directory of report.html, report.json and the plots.
     data_dir
         Data directory of the cluster; must not exist. By default a new directory under OUT, which
         is removed when all checks passed.
     json
         Print the report as one JSON object.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise BinaryNotFound(
-            "the demo draws with matplotlib", remedy="pip install 'anabranch-cli[demo]'"
-        )
+    check_installed(FLIGHTS)
+    table = table_path()
     make_directory(out)
-    plan = Plan(table_path(), fresh_directory(data_dir, out), out, quiet=json)
-    outcome = run_async(replay(plan))
-    if data_dir is None and outcome.is_right:
-        shutil.rmtree(plan.data_dir)
-    report = report_of(outcome)
-    write_report(out / "report.json", report)
-    output = Output(Form.JSON if json else Form.TABLE)
-    if json:
-        output.details("demo-scaling", report)
-    else:
-        output.table("Flights of 2013, at a changing rate", summary_of(outcome))
-    return 0 if outcome.is_right else 1
+    plan = Plan(table, fresh_directory(data_dir, out), out)
+    clock, console = SystemClock(), Console(stderr=True, quiet=json)
+    outcome = Outcome(plan, moment(clock.now_ms()))
+    running = Demo(
+        name="demo-scaling",
+        work=lambda steps: replay(outcome, steps, clock),
+        page=lambda failure: page_of(outcome, failure),
+        record=lambda page: record_of(outcome, page),
+        out=out,
+        temporary=plan.data_dir if data_dir is None else None,
+    )
+    return run_and_report(running, Steps(console, clock), console=console, json=json)
 
 
-def report_of(outcome: Outcome) -> dict[str, object]:
-    """The content of report.json."""
-    tally = outcome.tally
-    return {
-        "events_written": len(tally.written.hashes),
-        "events_read": tally.events,
-        "duplicates": tally.duplicates,
-        "missing": tally.missing,
-        "out_of_order": tally.out_of_order,
-        "changed": tally.changed,
-        "late": outcome.late,
-        "target_rate": TARGET_RATE,
-        "first_split_seconds": outcome.first_split_s,
-        "segments_max": outcome.segments_max,
-        "segments_last": outcome.segments_last,
-        "epochs": [
-            {"epoch": one.stream_epoch, "created_ms": one.created_ms,
-             "segments": one.segment_count, "cause": one.cause}
-            for one in outcome.epochs
-        ],
-        "seconds": round(outcome.seconds, 3),
-        "plots": list(outcome.plots),
-        "environment": {"python": platform.python_version(), "cpu_count": os.cpu_count()},
-    }  # fmt: skip
-
-
-def summary_of(outcome: Outcome) -> list[tuple[str, str]]:
+def page_of(outcome: Outcome, failure: Failure | None) -> Page:
     """The report for people."""
-    tally = outcome.tally
-    first = outcome.first_split_s
-    begun_ms = outcome.epochs[0].created_ms
-    return [
-        ("events written", f"{len(tally.written.hashes):,}"),
-        ("events read", f"{tally.events:,}"),
-        ("duplicates, missing", f"{tally.duplicates:,}, {tally.missing:,}"),
-        ("out of order, changed", f"{tally.out_of_order:,}, {tally.changed:,}"),
-        ("events before the reader's time window", f"{outcome.late:,}"),
-        (
-            "first split",
-            "never" if first is None else f"{first:.1f} s after the rate exceeded the target",
+    return Page(
+        title="Flights of 2013, at a changing rate",
+        lead=(
+            "The demo writes all flights that left New York City in 2013: slowly, then six times "
+            "too fast for one segment, then slowly again. The policy of the stream asks for "
+            f"{TARGET_RATE:,} events/s per segment, and nothing else scales it. A reader at the "
+            "tail follows event time. At the end the demo reads every event back."
         ),
-        ("most segments", f"{outcome.segments_max}"),
-        ("segments at the end", f"{outcome.segments_last}"),
-        *(
-            (f"epoch {one.stream_epoch}, {(one.created_ms - begun_ms) / 1000:.0f} s",
-             f"{_segments(one.segment_count)}: {one.cause}")
-            for one in outcome.epochs[1:]
-        ),
-        *(("plot", path) for path in outcome.plots),
-        ("result", "no damage found" if outcome.is_right else "THE CHECK FAILED"),
-    ]  # fmt: skip
-
-
-def _segments(count: int) -> str:
-    return "1 segment" if count == 1 else f"{count} segments"
+        begun=outcome.begun,
+        checks=checks_of(outcome),
+        measures=measures_of(outcome),
+        pictures=outcome.pictures,
+        machine=machine_of(),
+        failure=failure,
+    )

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anabranch.cli.demo.flights import Flight
+from anabranch.cli.demo.source import Row
 
 
 class Moment(NamedTuple):
@@ -22,7 +22,7 @@ class Moment(NamedTuple):
     late: int
 
 
-def least_to_come(rows: Sequence[Flight]) -> "array[int]":
+def least_to_come(rows: Sequence[Row]) -> "array[int]":
     """For each number of written rows, the lowest time of the rows that are still to be written.
 
     The writer may note this time: no later event is earlier. After the last row it is the highest

@@ -36,3 +36,15 @@ def crossing_s(phases: Sequence[Phase], target: float) -> float | None:
             return at_s
         at_s += phase.seconds
     return None
+
+
+def finish_s(phases: Sequence[Phase], rows: int) -> float:
+    """After how many seconds so many rows are due; infinite if they never are."""
+    at_s = 0.0
+    for phase in phases:
+        needed_s = rows / phase.rate
+        if needed_s <= phase.seconds:
+            return at_s + needed_s
+        at_s += phase.seconds
+        rows -= int(phase.seconds * phase.rate)
+    return float("inf")

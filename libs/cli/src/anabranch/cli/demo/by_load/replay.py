@@ -7,20 +7,18 @@ When the last row is written and the stream has one segment again, it checks eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from anabranch.cli.demo.by_load.epoch_map import Sample, cells, sample_of
+from anabranch.cli.demo.by_load.epoch_map import cells, sample_of
 from anabranch.cli.demo.by_load.event_time import Moment, least_to_come
-from anabranch.cli.demo.by_load.pace import PHASES, TARGET_RATE, crossing_s, rows_due
-from anabranch.cli.demo.by_load.plots import plot_epoch_map, plot_event_time
+from anabranch.cli.demo.by_load.outcome import Course, Outcome
+from anabranch.cli.demo.by_load.pace import PHASES, TARGET_RATE, crossing_s, finish_s, rows_due
 from anabranch.cli.demo.check import Tally, Written
 from anabranch.cli.demo.flights import flights_by_time
+from anabranch.cli.demo.report.page import Picture
+from anabranch.cli.demo.steps import Steps
+from anabranch.cli.figures import counted
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.client import (
     Client,
@@ -33,7 +31,7 @@ from anabranch.client import (
 )
 from anabranch.common.contracts.stream_queries import ScalingEvent
 from anabranch.common.errors import BufferFull, Retry
-from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.clock import Clock
 
 SCOPE = "demo"
 STREAM = "demo/flights"
@@ -44,114 +42,59 @@ TICK_S = 0.05
 SAMPLE_S = 1.0
 MERGED_S_MAX = 240.0
 """How long the demo waits for the last merge after the last row."""
+MAP_CAPTION = "The load of the stream, its segments over time, and the rate of each of them"
+TIME_CAPTION = "Event time of a reader at the tail, and its time window"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The places of the table, the data and the results."""
-
-    table: Path
-    data_dir: Path
-    out: Path
-    quiet: bool
-
-
-@dataclass(slots=True)
-class Course:
-    """What was seen while the rows were written."""
-
-    samples: list[Sample] = field(default_factory=list)
-    written: list[tuple[int, int]] = field(default_factory=list)
-    """(Unix ms, rows written by then)."""
-    moments: list[Moment] = field(default_factory=list)
-    """Event times of the reader at the tail."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The results. `first_split_s`: seconds from the load's crossing of the target to the first
-    split; None: there was none."""
-
-    tally: Tally
-    epochs: tuple[ScalingEvent, ...]
-    moments: tuple[Moment, ...]
-    first_split_s: float | None
-    seconds: float
-    plots: tuple[str, ...]
-
-    @property
-    def late(self) -> int:
-        """Events earlier than the lower bound of the time window before them."""
-        return self.moments[-1].late if self.moments else 0
-
-    @property
-    def segments_max(self) -> int:
-        return max(epoch.segment_count for epoch in self.epochs)
-
-    @property
-    def segments_last(self) -> int:
-        return self.epochs[-1].segment_count
-
-    @property
-    def is_right(self) -> bool:
-        followed = self.segments_max > 1 and self.segments_last == 1
-        causes = {epoch.cause.partition(":")[0] for epoch in self.epochs[1:]}
-        in_time = any(at.lower_ms is not None for at in self.moments) and not self.late
-        by_itself = causes <= {"auto-split", "auto-merge"}
-        return self.tally.is_right and followed and by_itself and in_time
-
-
-async def replay(plan: Plan) -> Outcome:
-    """Run the whole demo. Raises Unavailable if the cluster does not start."""
-    clock = SystemClock()
-    console = Console(stderr=True, quiet=plan.quiet)
-    console.print(f"starting a cluster in {plan.data_dir}")
-    async with embedded_cluster(UpSettings(data_dir=plan.data_dir)) as cluster:
-        await cluster.wait_ready()
-        async with connect(cluster.nats, name="demo") as client:
-            await client.scopes.create(SCOPE)
-            await client.streams.create(STREAM, CONFIG)
-            begun_s = clock.monotonic()
-            with _progress(console) as progress:
-                course = Course()
-                async with _watching(client, clock, course):
-                    written = await _write(plan, client, clock, course, progress)
-                    console.print("waiting until the quiet stream has one segment again")
+async def replay(outcome: Outcome, steps: Steps, clock: Clock) -> None:
+    """Run the whole demo; the outcome fills up. Raises Unavailable if no cluster starts."""
+    plan, course = outcome.plan, outcome.course
+    async with steps.shown():
+        steps.begin("starting a cluster")
+        async with embedded_cluster(UpSettings(data_dir=plan.data_dir)) as cluster:
+            await cluster.wait_ready()
+            async with connect(cluster.nats, name="demo") as client:
+                await client.scopes.create(SCOPE)
+                await client.streams.create(STREAM, CONFIG)
+                begun_s = clock.monotonic()
+                async with _watching(client, clock, course, steps):
+                    outcome.written = await _write(outcome, client, clock, steps)
+                    steps.begin("waiting for merges")
                     await _until_merged(client, clock)
-                epochs = await _epochs(client)
-                tally = await _read_back(client, written, progress)
-    crossing_ms = course.written[0][0] + (crossing_s(PHASES, TARGET_RATE) or 0.0) * 1000
-    splits = [one.created_ms for one in epochs[1:] if one.splits]
+                outcome.epochs = await _epochs(client)
+                outcome.first_split_s = _first_split_s(outcome)
+                outcome.tally = await _read_back(client, outcome.written, steps)
+                outcome.seconds = clock.monotonic() - begun_s
+            steps.begin("stopping the cluster")
+        steps.begin("drawing")
+        outcome.pictures += await asyncio.to_thread(_draw, outcome)
+
+
+def _first_split_s(outcome: Outcome) -> float | None:
+    crossing_ms = outcome.course.written[0][0] + (crossing_s(PHASES, TARGET_RATE) or 0.0) * 1000
+    splits = [one.created_ms for one in outcome.epochs[1:] if one.splits]
+    return (splits[0] - crossing_ms) / 1000 if splits else None
+
+
+def _draw(outcome: Outcome) -> list[Picture]:
+    # No other command should wait for this import.
+    from anabranch.cli.demo.by_load.plots import plot_epoch_map, plot_event_time
+
+    course, epochs, out = outcome.course, outcome.epochs, outcome.plan.out
     end_ms = course.samples[-1].at_ms
-    drawn = plot_epoch_map(
-        cells(epochs, course.samples, end_ms), epochs, course.written,
-        target=TARGET_RATE, out=plan.out,
-    )  # fmt: skip
-    return Outcome(
-        tally=tally,
-        epochs=epochs,
-        moments=tuple(course.moments),
-        first_split_s=(splits[0] - crossing_ms) / 1000 if splits else None,
-        seconds=clock.monotonic() - begun_s,
-        plots=(drawn, plot_event_time(course.moments, begun_ms=epochs[0].created_ms, out=plan.out)),
-    )
+    found = cells(epochs, course.samples, end_ms)
+    epoch_map = plot_epoch_map(found, epochs, course.written, target=TARGET_RATE, out=out)
+    event_time = plot_event_time(course.moments, begun_ms=epochs[0].created_ms, out=out)
+    return [Picture(epoch_map, MAP_CAPTION), Picture(event_time, TIME_CAPTION)]
 
 
-def _progress(console: Console) -> Progress:
-    columns = (
-        TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), TextColumn("{task.fields[note]}"),
-    )  # fmt: skip
-    return Progress(*columns, console=console)
-
-
-async def _write(
-    plan: Plan, client: Client, clock: Clock, course: Course, progress: Progress
-) -> Written:
+async def _write(outcome: Outcome, client: Client, clock: Clock, steps: Steps) -> Written:
     """Write all rows at the pace of `PHASES`."""
-    rows, written = list(flights_by_time(plan.table)), Written()
+    steps.begin("loading the flights")
+    rows = await asyncio.to_thread(lambda: list(flights_by_time(outcome.plan.table)))
+    written, course, whole_s = Written(), outcome.course, finish_s(PHASES, len(rows))
     least_ms = least_to_come(rows)
-    task = progress.add_task("writing", total=len(rows), note="")
+    steps.begin("writing", len(rows))
     async with client.writer(STREAM) as writer:
         begun_s, done = clock.monotonic(), 0
         course.written.append((clock.now_ms(), 0))
@@ -164,17 +107,11 @@ async def _write(
             if clock.now_ms() - course.written[-1][0] >= SAMPLE_S * 1000:
                 course.written.append((clock.now_ms(), done))
                 await writer.note_time(least_ms[done])
-            progress.update(task, completed=done, note=_note(course.samples))
+            left_s = begun_s + whole_s - clock.monotonic()
+            steps.advance(done, left_s=max(0.0, left_s))
             await clock.sleep(TICK_S)
         await writer.flush()
     return written
-
-
-def _note(samples: Sequence[Sample]) -> str:
-    if not samples:
-        return ""
-    count = len(samples[-1].rates)
-    return f"{count} segment{'' if count == 1 else 's'}"
 
 
 async def _write_one(writer: EventWriter, event: bytes, key: str | None, time_ms: int) -> None:
@@ -188,11 +125,13 @@ async def _write_one(writer: EventWriter, event: bytes, key: str | None, time_ms
 
 
 @asynccontextmanager
-async def _watching(client: Client, clock: Clock, course: Course) -> AsyncIterator[None]:
+async def _watching(
+    client: Client, clock: Clock, course: Course, steps: Steps
+) -> AsyncIterator[None]:
     """Sample the rates of the segments, and read at the tail, during the block."""
     async with asyncio.TaskGroup() as tasks:
         watching = (
-            tasks.create_task(_sample(client, clock, course)),
+            tasks.create_task(_sample(client, clock, course, steps)),
             tasks.create_task(_follow(client, clock, course)),
         )
         yield
@@ -217,8 +156,9 @@ async def _follow(client: Client, clock: Clock, course: Course) -> None:
             course.moments.append(moment)
 
 
-async def _sample(client: Client, clock: Clock, course: Course) -> None:
+async def _sample(client: Client, clock: Clock, course: Course, steps: Steps) -> None:
     """Sample the rates until cancelled. A query that fails is left out."""
+    count = 1
     while True:
         try:
             explained = await client.streams.explain(STREAM)
@@ -226,6 +166,9 @@ async def _sample(client: Client, clock: Clock, course: Course) -> None:
             pass
         else:
             course.samples.append(sample_of(clock.now_ms(), explained.segments))
+            if len(explained.segments) != count:
+                count = len(explained.segments)
+                steps.remark(f"the stream has {counted(count, 'segment')} now")
         await clock.sleep(SAMPLE_S)
 
 
@@ -244,11 +187,11 @@ async def _epochs(client: Client) -> tuple[ScalingEvent, ...]:
     return tuple([event async for event in events])
 
 
-async def _read_back(client: Client, written: Written, progress: Progress) -> Tally:
+async def _read_back(client: Client, written: Written, steps: Steps) -> Tally:
     tally = Tally(written)
-    task = progress.add_task("reading", total=len(written.hashes), note="")
+    steps.begin("reading back", len(written.hashes))
     async with client.reader(STREAM, until_tail=True) as reader:
         async for batch in reader.batches():
             tally.add(batch.payloads, batch.keys)
-            progress.update(task, completed=tally.events)
+            steps.advance(tally.events)
     return tally

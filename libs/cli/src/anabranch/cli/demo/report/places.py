@@ -1,9 +1,15 @@
-"""The directories of a demo, and its report."""
+"""The directories of a demo, and the two files of its report."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
+from anabranch.cli.demo.report.html import html_of
+from anabranch.cli.demo.report.page import Page
 from anabranch.common.errors import DirectoryUnusable
+
+RECORD = "report.json"
+PAGE = "report.html"
 
 
 def fresh_directory(data_dir: Path | None, out: Path) -> Path:
@@ -26,20 +32,31 @@ def fresh_directory(data_dir: Path | None, out: Path) -> Path:
 
 
 def make_directory(out: Path) -> None:
-    """Create the directory of results. Raises DirectoryUnusable."""
+    """Create the directory of results, without the report of an earlier demo.
+
+    Raises DirectoryUnusable.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
+        for name in (RECORD, PAGE):
+            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise DirectoryUnusable(
             "results cannot be written", path=str(out), cause=error.strerror or str(error)
         ) from error
 
 
-def write_report(path: Path, report: dict[str, object]) -> None:
-    """Write the report as JSON. Raises DirectoryUnusable."""
+def write_report(out: Path, record: Mapping[str, object], page: Page) -> Path:
+    """Write both files, the record as JSON; returns the path of the page.
+
+    Raises DirectoryUnusable.
+    """
+    path = out / PAGE
     try:
-        path.write_text(json.dumps(report, indent=2) + "\n")
+        (out / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        path.write_text(html_of(page), encoding="utf-8")
     except OSError as error:
         raise DirectoryUnusable(
-            "the report cannot be written", path=str(path), cause=error.strerror or str(error)
+            "the report cannot be written", path=str(out), cause=error.strerror or str(error)
         ) from error
+    return path

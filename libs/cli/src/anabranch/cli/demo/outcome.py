@@ -1,0 +1,85 @@
+"""The results of a demo, which fill up while it runs: an early end leaves the part so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch.cli.demo.check import Days, RowSum, Tally, Written
+from anabranch.cli.demo.group_records import GroupOutcome
+from anabranch.cli.demo.report.page import Picture
+from anabranch.cli.demo.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The rows to replay, and how.
+
+    `draft_every`: of so many days, one is first written as a draft. `scale_count`: how often the
+    stream is scaled. `crash_count`: how often the segment store is killed. `draws`: whether to make
+    plots. `without_spark`: why Spark does not read; empty: it does.
+    """
+
+    source: Source
+    data_dir: Path
+    out: Path
+    draft_every: int
+    scale_count: int
+    crash_count: int
+    draws: bool
+    without_spark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The written rows, and the changes that the cluster went through meanwhile."""
+
+    written: Written
+    days: Days
+    scales: int
+    crashes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The sum of the events that a reader found, which does not depend on their order."""
+
+    read: RowSum
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOutcome:
+    """The events that Spark read, and its results."""
+
+    read: RowSum
+    parquet_rows: int
+    plots: tuple[Path, ...]
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The results so far; None: the demo has not come to that part.
+
+    `lease_ms`: the lease of the group's readers. `segments`: those of the stream at the end.
+    `seconds`: the time of the whole demo.
+    """
+
+    plan: Plan
+    begun: str
+    lease_ms: int
+    writing: Writing | None = None
+    group: GroupOutcome | None = None
+    group_seconds: float = 0.0
+    tally: Tally | None = None
+    read_seconds: float = 0.0
+    http: Comparison | None = None
+    spark: SparkOutcome | None = None
+    segments: int | None = None
+    seconds: float | None = None
+    pictures: list[Picture] = field(default_factory=list)
+
+    @property
+    def plots(self) -> Sequence[str]:
+        return [str(each.path) for each in self.pictures]

