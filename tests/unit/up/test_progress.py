@@ -21,7 +21,7 @@ PLACE = Place(
     endpoints={"nats": "nats://x", "gateway": "http://y"},
     endpoints_file=Path("/data/endpoints.json"),
     data_dir=Path("/data"),
-    is_default=True,
+    is_found=True,
 )
 
 
@@ -135,7 +135,7 @@ def test_a_part_has_the_seconds_that_it_took_or_has_been_waiting(
 def test_another_terminal_needs_the_data_directory_only_if_it_is_not_the_default() -> None:
     assert "ANABRANCH_DATA_DIR" not in ready_block(PLACE, 1.0)
 
-    elsewhere = replace(PLACE, data_dir=Path("/my data"), is_default=False, program="/v/anabranch")
+    elsewhere = replace(PLACE, data_dir=Path("/my data"), is_found=False, program="/v/anabranch")
     block = ready_block(elsewhere, 1.0)
 
     assert "    export ANABRANCH_DATA_DIR='/my data'\n    /v/anabranch scope create" in block

@@ -14,7 +14,7 @@ from anabranch.common.errors import InvalidRequest, InvalidSetting
 
 DATA_DIR_DEFAULT = Path("out/anabranch")
 ENDPOINTS_FILE = "endpoints.json"
-_PASSWORD = re.compile(r"^([a-z+]+://)[^/@]*@")
+_PASSWORD = re.compile(r"^([a-z+]+://)[^/]*@")
 VARIABLES = {
     "http": "ANABRANCH_HTTP",
     "nats": "ANABRANCH_NATS_URL",

@@ -1,10 +1,12 @@
 """The command `anabranch up`: run an embedded cluster until it is asked to stop."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.progress import Place, Progress
+from anabranch.cli.up.registration import Registration, registered
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import SystemClock
 
@@ -32,6 +35,7 @@ def up(
     spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
     controllers: int = 1,
     redis: bool = True,
+    context: str = "local",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Start a cluster on this machine and keep it running until Ctrl-C.
@@ -62,6 +66,8 @@ def up(
     redis
         Start Redis too, if its program is found; without it controllers share buckets by
         rendezvous.
+    context
+        The name by which `anabranch --context` finds the cluster; it ends with the cluster.
     json
         Show progress as JSON lines.
     """
@@ -77,7 +83,7 @@ def up(
         controller_count=controllers,
         redis=redis,
     )
-    asyncio.run(_run(settings, json))
+    asyncio.run(_run(settings, context, json))
 
 
 def _kept_in(data_dir: Path | None, *, ephemeral: bool) -> Path | None:
@@ -93,7 +99,7 @@ def _kept_in(data_dir: Path | None, *, ephemeral: bool) -> Path | None:
     return None
 
 
-async def _run(settings: UpSettings, as_json: bool) -> None:
+async def _run(settings: UpSettings, context: str, as_json: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -101,10 +107,15 @@ async def _run(settings: UpSettings, as_json: bool) -> None:
     clock = SystemClock()
     begun_s = clock.monotonic() - process_age_s()
     with Progress(sys.stdout, clock, begun_s, as_json=as_json) as progress:
-        async with embedded_cluster(settings, watch=progress.changed) as cluster:
+        async with (
+            embedded_cluster(settings, watch=progress.changed) as cluster,
+            _registered(context, cluster) as registration,
+        ):
+            if registration.trouble:
+                progress.remark("context", f"not registered: {registration.trouble}")
             if not cluster.redis_url:
                 progress.remark("redis", _why_without_redis(settings))
-            progress.will_serve(_place(settings, cluster))
+            progress.will_serve(_place(settings, cluster, registration))
             while not stop.is_set():
                 progress.tick()
                 await _wait(stop, TICK_S)
@@ -120,13 +131,20 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _place(settings: UpSettings, cluster: EmbeddedCluster) -> Place:
+@contextlib.asynccontextmanager
+async def _registered(context: str, cluster: EmbeddedCluster) -> AsyncIterator[Registration]:
+    with registered(context, cluster.data_dir, os.environ) as registration:
+        yield registration
+
+
+def _place(settings: UpSettings, cluster: EmbeddedCluster, registration: Registration) -> Place:
     program = "anabranch" if shutil.which("anabranch") else str(_beside_python("anabranch"))
     return Place(
         endpoints=cluster.endpoints,
         endpoints_file=cluster.endpoints_file,
         data_dir=cluster.data_dir,
-        is_default=settings.data_dir == DATA_DIR_DEFAULT,
+        is_found=registration.is_current,
+        context=registration.name,
         is_kept=not settings.ephemeral,
         program=program,
     )
@@ -137,9 +155,13 @@ def _beside_python(program: str) -> Path:
 
 
 def process_age_s() -> float:
-    """The seconds since this process was started, as the kernel counts them."""
-    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    """The seconds since this process was started, as the kernel counts them; 0 if it does not
+    tell them."""
+    try:
+        started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    except OSError:
+        return 0.0
     return uptime_s - started_ticks / os.sysconf("SC_CLK_TCK")
 
 

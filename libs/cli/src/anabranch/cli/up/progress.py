@@ -29,8 +29,10 @@ class Place:
     endpoints: Mapping[str, object]
     endpoints_file: Path
     data_dir: Path
-    is_default: bool
-    """Whether commands find the data directory by themselves."""
+    is_found: bool
+    """Whether commands without options talk to this cluster."""
+    context: str = ""
+    """The name of its context; empty if it has none."""
     is_kept: bool = True
     """False for an ephemeral cluster."""
     program: str = "anabranch"
@@ -40,8 +42,9 @@ class Place:
 def ready_block(place: Place, seconds: float) -> str:
     """The text that shows a ready cluster: its addresses, and commands that work as they stand."""
     end = "keeps its data" if place.is_kept else "loses its data"
-    named = f"export ANABRANCH_DATA_DIR={quote(str(place.data_dir))}"
-    found = [] if place.is_default else [named]
+    use = f"{place.program} context use {place.context}"
+    named = use if place.context else f"export ANABRANCH_DATA_DIR={quote(str(place.data_dir))}"
+    found = [] if place.is_found else [named]
     commands = [
         *found,
         f"{place.program} scope create hello",
@@ -57,6 +60,7 @@ def ready_block(place: Place, seconds: float) -> str:
             f"gateway    {place.endpoints['gateway']}",
             f"data       {place.data_dir}",
             f"endpoints  {place.endpoints_file}",
+            *([f"context    {place.context}"] if place.context else []),
             "",
             "In another terminal:",
             "",
