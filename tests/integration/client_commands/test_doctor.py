@@ -1,10 +1,11 @@
-"""`anabranch doctor` against real servers of NATS and Redis.
+"""`anabranch doctor` and `anabranch support-bundle` against real servers of NATS and Redis.
 
-The controller is a fake behind the subjects of the NATS server; `docs/doctor.md` runs the command
+The controller is a fake behind the subjects of the NATS server; `docs/doctor.md` runs both commands
 against a whole cluster.
 """
 
 import json
+import tarfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,11 +24,20 @@ from kit.fake_segstore import FakeSegmentStore
 from kit.infra import Infra, NatsServer
 from kit.nats_controller import nats_controller
 
-SECRETS = {"url": "Secret/of the endpoints: 3", "error": "Secret-in-an-error-6"}
+SECRETS = {
+    "environment": "Secret-of-the-environment-1",
+    "variable": "Secret-in-a-variables-url-2",
+    "url": "Secret/of the endpoints: 3",
+    "credentials": 'Secret-of-"credentials"-4',
+    "conf": "Secret-of-nats-conf-5",
+    "log": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "error": "Secret-in-an-error-6",
+}
+PAYLOAD = "the payload of an event"
 
 
 class Controller(FakeController):
-    """Also answers the command's questions beside streams; a parked error tells a secret."""
+    """Also answers the commands' questions beside streams; a parked error tells a secret."""
 
     def answer(self, name: str, data: bytes) -> Contract:
         match name:
@@ -107,3 +117,53 @@ async def test_without_a_cluster_the_checks_of_this_machine_still_run(
 
     local = await CommandLine(capsys).run("doctor", "--local", "--data-dir", str(tmp_path))
     assert (local.code, "cluster-answers" in local.out) == (0, False)
+
+
+def plant(directory: Path) -> None:
+    """Secrets and payloads in every file of a data directory that the bundle could read."""
+    for name in ("run", "logs", "segstore/journal"):
+        (directory / name).mkdir(parents=True)
+    login = json.dumps({"user": "anabranch", "password": SECRETS["credentials"]})
+    (directory / "nats-credentials.json").write_text(login)
+    (directory / "run" / "nats.conf").write_text(f'password: "{SECRETS["conf"]}"\n')
+    (directory / "segstore" / "journal" / "journal-1").write_text(PAYLOAD)
+    (directory / "logs" / "link.log").symlink_to(directory / "nats-credentials.json")
+    known = [secret for name, secret in SECRETS.items() if name != "error"]
+    lines = [{"event": f"it failed: {secret}", "error": secret} for secret in known]
+    at = "2100-01-01T00:00:00.000000Z"
+    with (directory / "logs" / "controller.log").open("w") as log:
+        for line in lines:
+            log.write(json.dumps({**line, "at": at, "nested": json.dumps(line)}) + "\n")
+            log.write(f"  Traceback: connect('nats://u:{quote(line['error'], safe='')}@h')\n")
+            log.write(f"  {line['error']!r} {line['error']}\n")
+
+
+async def test_no_secret_of_any_source_and_no_payload_is_in_the_bundle(
+    nats: NatsServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANABRANCH_TEST_PASSWORD", SECRETS["environment"])
+    monkeypatch.setenv("ANABRANCH_TEST_URL", f"redis://:{SECRETS['variable']}@host")
+    directory, file = tmp_path / "data", tmp_path / "bundle.tar.gz"
+    plant(directory)
+    there = ("--data-dir", str(directory), "--nats-monitor", nats.monitor_url)
+    async with cluster(nats, directory):
+        ended = await CommandLine(capsys).run(
+            "support-bundle", *there, "--out", str(file), "--json"
+        )
+
+    assert ended.code == 0, ended.err
+    missing = {one["part"] for one in json.loads(ended.out)["missing"]}
+    assert missing == {"redis", "services", "log link.log"}
+    with tarfile.open(file) as found:
+        texts = {one.name: found.extractfile(one) for one in found}
+        whole = "".join(one.read().decode() + name for name, one in texts.items() if one)
+    assert "it failed: ***" in whole
+    assert "no login at redis://***@host" in whole
+    for secret in (*SECRETS.values(), PAYLOAD):
+        forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+        assert [form for form in forms if form in whole] == []
+    assert "segstore/journal/journal-1" in whole  # its name and size, not its content
+    assert file.stat().st_mode & 0o777 == 0o600
