@@ -31,8 +31,7 @@ def offset(server: str, bound: Bound) -> Finding:
         return failure(f"{told}, beyond the second that deadlines allow", _REMEDY, **figures)
     if abs(middle_ms) <= precision_ms:
         agreed = f"this clock agrees with the {server}'s within {duration(precision_ms)}"
-        if precision_ms <= TOLERANCE_MS:
-            return ok(agreed, **figures)
+        return ok(agreed, **figures)
     if bound.low_ms < -TOLERANCE_MS or bound.high_ms > TOLERANCE_MS:
         return warning(f"{told}, which may exceed a second", _REMEDY, **figures)
     return ok(told, **figures)
