@@ -13,6 +13,7 @@ from anabranch.cli.catalogue.cluster import (
     TIER2,
 )
 from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM, TRANSACTION
+from anabranch.cli.catalogue.health import HEALTH
 from anabranch.cli.catalogue.measuring import PERF, TOP
 from anabranch.cli.catalogue.row import Command, Entry, Group, Heading, commands, paths
 from anabranch.cli.catalogue.this_machine import COMPLETION, CONTEXT
@@ -25,6 +26,7 @@ CATALOGUE = (
     Heading("Streams and readers", (SCOPE, STREAM, GROUP, TRANSACTION)),
     Heading("Measure and watch", (PERF, TOP)),
     Heading("The cluster", (CLUSTER, CONTAINER, OPERATION)),
+    Heading("Health and support", HEALTH),
     Heading("Backup, inspection and repair", (CONTROLLER, SEGSTORE, TIER2)),
     Heading("This program", (CONTEXT, COMPLETION)),
 )

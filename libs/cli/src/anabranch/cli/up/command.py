@@ -45,8 +45,7 @@ def up(
     data_dir
         Directory of all data; created if needed (out/anabranch). One cluster at a time.
     tier2
-        URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once. By
-        default a directory in the data directory.
+        URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once.
     ephemeral
         Keep all data in memory only; it is lost when the cluster ends.
     nats_port
@@ -64,8 +63,7 @@ def up(
     controllers
         Number of controllers; if one dies, the others take over its work.
     redis
-        Start Redis too, if its program is found; without it controllers share buckets by
-        rendezvous.
+        Start Redis too, if its program is found; without it buckets are shared by rendezvous.
     context
         The name by which `anabranch --context` finds the cluster; it ends with the cluster.
     json

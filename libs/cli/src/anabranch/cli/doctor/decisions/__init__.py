@@ -1,0 +1,1 @@
+"""The decisions of the checks: pure functions from facts to a finding, and the facts they need."""

@@ -1,0 +1,32 @@
+"""The sources about this machine. Everything here may block, so each runs in a daemon thread."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from anabranch.cli.doctor.finding import CannotLook
+from anabranch.cli.doctor.once import blocking
+from anabranch.cli.doctor.place import Place
+from anabranch.cli.doctor.sources.clock import clock_status
+from anabranch.cli.doctor.sources.disk import disk_of, sync_times
+from anabranch.cli.doctor.sources.limits import limits
+from anabranch.cli.doctor.sources.packages import packages
+from anabranch.common.runtime.clock import Clock
+
+
+class Machine:
+    """`packages`, `disk`, `sync`, `limits` and `clock_status`, each gathered once."""
+
+    def __init__(self, place: Place, environment: Mapping[str, str], clock: Clock) -> None:
+        self._place = place
+        self.packages = blocking("packages", packages)
+        self.disk = blocking("disk", lambda: disk_of(self._data_dir(), environment))
+        self.sync = blocking("sync", lambda: sync_times(self._data_dir(), clock))
+        self.limits = blocking("limits", limits)
+        self.clock_status = blocking("clock", clock_status)
+
+    def _data_dir(self) -> Path:
+        if self._place.data_dir is None:
+            raise CannotLook(
+                "no data directory on this machine is known", "name it with --data-dir"
+            )
+        return self._place.data_dir
