@@ -63,3 +63,10 @@ def test_a_query_imports_its_own_command_alone_and_nothing_for_other_ways() -> N
         "anabranch.cli.commands.streams",
         "anabranch.cli.commands.stream_options",
     }
+
+
+@pytest.mark.parametrize("command", ["read", "write"])
+def test_events_are_read_and_written_without_the_packages_of_some_forms(command: str) -> None:
+    modules = modules_of((command, "a/b", "--data-dir", "/nowhere"))
+    assert "anabranch.client" in modules
+    assert [name for name in (*NOT_FOR_A_QUERY, "rich.table") if name in modules] == []
