@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
@@ -178,6 +180,91 @@ async def test_input_that_cannot_be_used_is_named(
         assert (await sh.run("read", "i/s")).out == "{}\n"
         named = await sh.run("stream", "create", "no slash", "--json")
         assert named.error["code"] == "invalid-name"
+
+
+async def test_events_keep_their_keys_and_bytes_from_one_stream_to_another(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames, keyed = tmp_path / "frames", tmp_path / "keyed"
+    events = [b"", b"\xff\0\n", b"\r", b"x" * 100_000]
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "k")
+        for name in ("k/one", "k/two", "k/three"):
+            await sh.run("stream", "create", name, "--segments", "2")
+        framed = b"".join(len(event).to_bytes(4, "big") + event for event in events)
+        written = await sh.run("write", "k/one", "--format", "length", "--key", "a", given=framed)
+        assert written.out == "wrote 4 events to k/one\n"
+        await sh.run("read", "k/one", "-o", "length", "--file", str(frames))
+        assert frames.read_bytes() == framed
+
+        lines = b"a\t1\r\nb\t2\n\t3\na\t4\n"
+        await sh.run("write", "k/two", "--key-separator", r"\t", "--batch", "2", given=lines)
+        await sh.run("read", "k/two", "--format", r"{key}\t{payload}\n", "--file", str(keyed))
+        await sh.run("write", "k/three", str(keyed), "--key-separator", r"\t")
+        copied = await sh.run("read", "k/three", "--format", r"{stream} {key}={payload_base64}\n")
+        assert sorted(copied.out.splitlines()) == [
+            "k/three =Mw==", "k/three a=MQ0=", "k/three a=NA==", "k/three b=Mg==",
+        ]  # fmt: skip
+
+
+async def test_a_read_continues_at_a_position_that_it_printed(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "c")
+        await sh.run("stream", "create", "c/s", "--segments", "2")
+        await sh.run("write", "c/s", "--key", "k", given=b"0\n1\n2\n3\n4\n")
+        placed = await sh.run("read", "c/s", "--format", r"{payload} {position}\n")
+        after = dict(line.split() for line in placed.out.splitlines())
+        assert (await sh.run("read", "c/s", "--from", after["2"])).out == "3\n4\n"
+        between = await sh.run("read", "c/s", "--from", after["0"], "--until", after["2"])
+        assert between.out == "1\n2\n"
+        foreign = await sh.run("read", "c/s", "--from", "x" * 40, "--json")
+        assert (foreign.code, foreign.error["code"]) == (1, "invalid-request")
+
+
+async def test_events_are_read_into_files_of_columns_and_as_documents(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "p")
+        await sh.run("stream", "create", "p/s")
+        await sh.run("write", "p/s", "--key-separator", ":", given=b"k:one\n:two\n")
+        file = tmp_path / "events.parquet"
+        assert (await sh.run("read", "p/s", "-o", "parquet", "--file", str(file))).out == ""
+        assert pq.read_table(file).select(["payload", "key"]).to_pylist() == [
+            {"payload": b"one", "key": "k"},
+            {"payload": b"two", "key": None},
+        ]
+        await sh.run("read", "p/s", "-n", "1", "-o", "arrow", "--file", str(file))
+        assert pa.ipc.open_stream(file.read_bytes()).read_all().num_rows == 1
+        documents = (await sh.run("read", "p/s", "-o", "yaml")).out.split("---\n")
+        assert [text.splitlines()[0] for text in documents[1:]] == ["payload: one", "payload: two"]
+        table = (await sh.run("read", "p/s", "-o", "table")).out.splitlines()
+        assert [line.split()[-1] for line in table] == ["PAYLOAD", "one", "two"]
+        nowhere = await sh.run("read", "p/s", "--file", str(tmp_path / "no" / "file"))
+        assert (nowhere.code, nowhere.out) == (1, "")
+        assert "cannot be written" in nowhere.err
+        gone = await sh.run("read", "p/gone", "--file", str(file))
+        assert gone.code == 1
+        assert file.stat().st_size > 0
+
+
+async def test_a_wrong_event_is_named_and_those_before_it_are_durable(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        await sh.run("scope", "create", "w")
+        await sh.run("stream", "create", "w/s")
+        no_key = ("write", "w/s", "--key-separator", ":", "--json")
+        wrong = await sh.run(*no_key, given=b"k:1\n2\nk:3\n")
+        assert (wrong.code, wrong.error["fields"]) == (1, {"line": 2, "separator": "':'"})
+        large = await sh.run("write", "w/s", "--json", given=b"2\n" + bytes(9_000_000) + b"\n")
+        assert large.error["code"] == "event-too-large"
+        assert large.error["fields"]["line"] == 2
+        ended = await sh.run("write", "w/s", "--format", "length", "--json", given=b"\0\0\0\x013\0")
+        assert ended.error["fields"] == {"event": 2}
+        assert (await sh.run("read", "w/s")).out == "1\n2\n3\n"
 
 
 async def test_containers_are_moved_enabled_and_abandoned_only_with_a_yes(

@@ -9,11 +9,9 @@ import pytest
 
 from anabranch.cli import session
 from anabranch.cli.__main__ import run
-from anabranch.cli.commands.input_lines import lines_of
-from anabranch.cli.commands.read import record_of
+from anabranch.cli.commands.input_file import chunks_of
 from anabranch.cli.figures import counted
 from anabranch.cli.output import Form, Output, print_error
-from anabranch.client import Event
 from anabranch.common.errors import InvalidRequest, StreamNotFound
 
 ERROR = StreamNotFound("the stream\ndoes not exist", stream="a/b")
@@ -67,15 +65,6 @@ def test_a_table_in_a_pipe_cuts_nothing_off() -> None:
     out = io.StringIO()
     Output(Form.TABLE, out).rows(("node",), [("0123456789" * 12,)], [])
     assert sum(map(str.isdigit, out.getvalue())) == 120
-
-
-def test_a_payload_that_is_not_text_is_printed_as_base64() -> None:
-    binary = Event(b"\xff", None, 5, "s", 7, 1)
-    assert record_of(binary) == {
-        "payload_base64": "/w==", "key": None, "timestamp_ms": 5, "segment": "s",
-        "offset": 7, "index": 1,
-    }  # fmt: skip
-    assert record_of(binary._replace(payload=b"text"))["payload"] == "text"
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -162,7 +151,7 @@ async def test_an_input_that_cannot_be_read_is_an_error_with_a_name(tmp_path: Pa
     try:
         for descriptor in (directory, closed):
             with pytest.raises(InvalidRequest):
-                async for _ in lines_of(descriptor):
+                async for _ in chunks_of(descriptor):
                     pass
     finally:
         os.close(directory)

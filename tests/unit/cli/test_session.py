@@ -1,16 +1,19 @@
 """What a command does with a cluster, directly and through a gateway; answers may get lost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import httpx
 import pytest
 
 from anabranch.cli.client_session import Session
+from anabranch.cli.commands.input_options import InputOptions, pour
 from anabranch.cli.events import ReadRequest
 from anabranch.cli.records import Record
+from anabranch.cli.sink import EventSink
 from anabranch.common.errors import (
     AnabranchError,
     InvalidName,
@@ -171,6 +174,99 @@ async def test_reading_goes_on_at_the_position_that_a_gateway_gave() -> None:
         assert await payloads(w.session, ReadRequest("tail", follow=False, count=None)) == []
         with pytest.raises(InvalidRequest, match="does not belong"):
             await payloads(w.session, ReadRequest("x" * 40, follow=False, count=None))
+
+
+async def test_a_read_continues_after_any_event_and_ends_where_another_begins() -> None:
+    async with world(segment_count=3) as w:
+        events = [Record(b"%d" % number, str(number % 5)) for number in range(20)]
+        await write(w.session, *events[:12])
+        await write(w.session, *events[12:])
+        request = ReadRequest("head", follow=False, count=None, positions=True)
+        async with aclosing(w.session.read(STREAM, request)) as batches:
+            placed = [
+                place
+                async for batch in batches
+                for place in zip(batch.payloads, batch.positions(), strict=True)
+            ]
+        whole = [payload for payload, _ in placed]
+        assert sorted(whole) == sorted(event.event for event in events)
+        for number, (_, token) in enumerate(placed, 1):
+            rest = await payloads(w.session, ReadRequest(token, follow=False, count=None))
+            before = await payloads(w.session, replace(HEAD, until=token))
+            assert (sorted(before), sorted(rest)) == (
+                sorted(whole[:number]),
+                sorted(whole[number:]),
+            )
+
+
+async def test_a_read_ends_at_a_time_where_another_begins() -> None:
+    async with world() as w:
+        (segment,) = w.gateway.bench.segments
+        segment.now_ms = 1_000_000_000_000
+        await write(w.session, Record(b"early", None))
+        segment.now_ms += 1000
+        await write(w.session, Record(b"late", None))
+        time = "2001-09-09T01:46:41"
+        assert await payloads(w.session, replace(HEAD, until=time)) == [b"early"]
+        assert await payloads(w.session, replace(HEAD, start=time)) == [b"late"]
+        with pytest.raises(InvalidRequest):
+            await payloads(w.session, replace(HEAD, until="2001-13-01"))
+
+
+@pytest.mark.parametrize("count", [None, 0, 3, 99])
+async def test_columns_hold_the_same_events_up_to_the_count(count: int | None) -> None:
+    async with world(segment_count=2) as w:
+        await write(w.session, *(Record(b"%d" % number, str(number)) for number in range(9)))
+        request = replace(HEAD, count=count)
+        async with aclosing(w.session.read_arrow(STREAM, request)) as batches:
+            found = [event async for batch in batches for event in batch.column(0).to_pylist()]
+        assert len(found) == (9 if count is None else min(count, 9))
+        assert set(found) <= {b"%d" % number for number in range(9)}
+
+
+async def test_a_sink_waits_after_each_batch_until_it_is_durable() -> None:
+    async with world() as w, w.session.writer(STREAM) as sink:
+        (segment,) = w.gateway.bench.segments
+        stored: list[int] = []
+
+        def watched() -> Iterator[Record]:
+            for number in range(7):
+                stored.append(len(segment.boundaries))
+                yield Record(b"%d" % number, None)
+
+        await sink.write(watched(), batch=3)
+        assert (sink.events, sink.durable, sink.size_bytes) == (7, 6, 7)
+        assert stored[0] == stored[1] == stored[2] < stored[3] == stored[5] < stored[6]
+        await sink.flush()
+        assert sink.durable == 7
+
+
+async def test_a_write_in_batches_says_how_many_events_are_durable_when_it_fails(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"1\n2\n3\n4\n5\n")
+    async with world() as w:
+
+        class Sealing(EventSink):
+            """The stream is sealed when the first batch is durable."""
+
+            async def flush(self) -> None:
+                await super().flush()
+                w.gateway.bench.seal()
+
+        with pytest.raises(StreamSealed) as raised:
+            async with w.gateway.bench.client.writer(STREAM) as writer:
+                await pour(file, InputOptions(batch=2), Sealing(writer))
+        assert raised.value.fields["durable"] == 2
+        assert await payloads(w.session) == [b"1", b"2"]
+
+
+async def test_an_input_that_does_not_exist_has_no_wrong_line(tmp_path: Path) -> None:
+    async with world() as w, w.session.writer(STREAM) as sink:
+        with pytest.raises(InvalidRequest) as raised:
+            await pour(tmp_path / "nothing", InputOptions(), sink)
+        assert set(raised.value.fields) == {"path", "cause"}
 
 
 async def test_following_waits_for_events_and_ends_with_the_stream() -> None:

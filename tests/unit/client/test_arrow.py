@@ -46,7 +46,8 @@ def batches(draw: st.DrawFn) -> EventBatch:
     )
     first = draw(st.integers(0, count - 1))
     offset = draw(st.integers(0, 2**60))
-    return EventBatch(FetchedBlock(draw(SEGMENTS), offset, Block(data), first))
+    batch = EventBatch(FetchedBlock(draw(SEGMENTS), offset, Block(data), first))
+    return batch.before(draw(st.integers(first + 1, count)))
 
 
 @given(st.lists(batches(), min_size=1, max_size=5))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.cli.commands.read import record_of as record_of_the_command
+from anabranch.cli.event_forms import record_of as record_of_the_command
 from anabranch.client import Event
 from anabranch.gateway.events.records import Encoding, record_of
 from kit.client_bench import STREAM

@@ -5,6 +5,7 @@ The client is the same whether it reaches the cluster by NATS or through an HTTP
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from anabranch.cli.admin import Admin
 from anabranch.cli.events import (
@@ -12,17 +13,25 @@ from anabranch.cli.events import (
     TAIL,
     Compression,
     EventBatch,
-    Events,
+    GroupBatch,
     GroupReadRequest,
     ReadRequest,
+    Standpoint,
+    StreamBatch,
 )
 from anabranch.cli.groups import Groups
 from anabranch.cli.sink import EventSink
 from anabranch.cli.transactions import Transactions
-from anabranch.client import Client, WriterSettings
+from anabranch.client import Client, EventReader, WriterSettings
 from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import positions_of
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW_ROWS = 64 * 1024
+"""Events in an Arrow batch, if as many have arrived; the client bounds its size."""
 
 
 class Session:
@@ -70,16 +79,34 @@ class Session:
             yield EventSink(writer)
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
-        """Batches up to the end or the count, which the last one may exceed; none if the count
-        is below 1. To be closed by the caller."""
-        start = await self._start(stream, request.start)
-        async with self._client.reader(stream, start, until_tail=not request.follow) as reader:
+        """Batches up to the end or the count; none if the count is below 1. To be closed by the
+        caller. Raises InvalidRequest for a start or an end that is none of the stream's."""
+        async with await self._reader(stream, request) as reader:
+            incarnation = await self._incarnation(stream) if request.positions else 0
             left = request.count
             while left is None or left > 0:
                 batch = await reader.next_batch()
                 if batch is None:
                     return
-                left = None if left is None else left - len(batch)
+                if left is not None:
+                    batch = batch.before(batch.start.event_index + left)
+                    left -= len(batch)
+                behind = Standpoint(stream, incarnation, reader.positions())
+                yield StreamBatch(batch, behind if request.positions else None)
+
+    async def read_arrow(
+        self, stream: str, request: ReadRequest
+    ) -> "AsyncGenerator[pa.RecordBatch, None]":
+        """The same events as Arrow batches, as the client has them. Raises as `read`,
+        CodecMissing."""
+        async with await self._reader(stream, request) as reader:
+            left = request.count
+            while left is None or left > 0:
+                batch = await reader.next_arrow(ARROW_ROWS if left is None else left)
+                if batch is None:
+                    return
+                if left is not None:
+                    left -= batch.num_rows
                 yield batch
 
     async def read_group(self, request: GroupReadRequest) -> AsyncGenerator[EventBatch, None]:
@@ -92,22 +119,30 @@ class Session:
         async with reading as reader:
             if request.count is None:
                 while (batch := await reader.next_batch()) is not None:
-                    yield batch
+                    yield StreamBatch(batch)
                 return
             for _ in range(request.count):
                 event = await anext(reader, None)
                 if event is None:
                     return
-                yield Events([event])
+                yield GroupBatch([event])
 
-    async def _start(self, stream: str, start: str) -> Start:
-        """Where to begin. Raises InvalidRequest for a position of another stream, and for an
-        invalid time."""
-        if start == HEAD:
+    async def _reader(self, stream: str, request: ReadRequest) -> EventReader:
+        start = await self._cut(stream, request.start)
+        if request.until == TAIL:
+            return self._client.reader(stream, start, until_tail=not request.follow)
+        return self._client.reader(stream, start, end=await self._cut(stream, request.until))
+
+    async def _cut(self, stream: str, place: str) -> Start:
+        """Where to begin or to end. Raises InvalidRequest for a position of another stream, and for
+        an invalid time."""
+        if place == HEAD:
             return "head"
-        if start == TAIL:
+        if place == TAIL:
             return "tail"
-        if looks_like_time(start):
-            return parse_time(start)
-        incarnation = (await self._client.streams.describe(stream)).incarnation
-        return positions_of(stream, incarnation, start)
+        if looks_like_time(place):
+            return parse_time(place)
+        return positions_of(stream, await self._incarnation(stream), place)
+
+    async def _incarnation(self, stream: str) -> int:
+        return (await self._client.streams.describe(stream)).incarnation

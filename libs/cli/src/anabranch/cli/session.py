@@ -46,8 +46,8 @@ class Shown:
 
 @Parameter(name="*", group=_SHARED)
 @dataclass(frozen=True)
-class Connection(Shown):
-    """Options of every command that connects to a cluster."""
+class ClusterAddress:
+    """Options that say which cluster is meant."""
 
     http: str | None = None
     "Address of an HTTP gateway, e.g. http://127.0.0.1:8080. [env: ANABRANCH_HTTP]"
@@ -71,6 +71,12 @@ class Connection(Shown):
             "context": self.context,
         }
         return find_target(options, os.environ, lambda: load_contexts(contexts_file(os.environ)))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Connection(ClusterAddress, Shown):
+    """Options of every command that connects to a cluster."""
 
 
 def run_with_session(

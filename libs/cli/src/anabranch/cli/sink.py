@@ -9,14 +9,22 @@ from anabranch.common.errors import BufferFull
 
 class EventSink:
     """Takes events for an entered writer, which waits for the rest when it is left; also for that
-    of a transaction or a part of one."""
+    of a transaction or a part of one.
+
+    `events` and `size_bytes` count what it has taken, `durable` the events that were durable at the
+    last flush.
+    """
 
     def __init__(self, writer: LaneWriter[bytes]) -> None:
         self._writer = writer
+        self.events = 0
+        self.size_bytes = 0
+        self.durable = 0
 
-    async def write(self, records: Iterable[Record]) -> None:
-        """Take them in their order, and wait while too many are not stored yet. Records before
-        an error of the iterable itself are kept, and stored by `flush`."""
+    async def write(self, records: Iterable[Record], *, batch: int | None = None) -> None:
+        """Take them in their order, and wait while too many are not stored yet; with `batch`, after
+        each so many events until they are durable. Records before an error of the iterable itself
+        are kept, and stored by `flush`."""
         for record in records:
             while True:
                 try:
@@ -25,7 +33,17 @@ class EventSink:
                     await self._writer.drain()
                 else:
                     break
+            self.events += 1
+            self.size_bytes += len(record.event)
+            if batch is not None and self.events >= self.durable + batch:
+                await self.flush()
 
     async def flush(self) -> None:
         """Return when everything taken is durable."""
         await self._writer.flush()
+        self.durable = self.events
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it takes no more events."""
+        return self._writer.failed

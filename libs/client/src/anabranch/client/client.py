@@ -248,6 +248,7 @@ class Client:
         start: Start = "head",
         *,
         until_tail: bool = False,
+        end: Start | None = None,
         settings: ReaderSettings | None = None,
     ) -> public.EventReader: ...
 
@@ -258,6 +259,7 @@ class Client:
         start: Start = "head",
         *,
         until_tail: bool = False,
+        end: Start | None = None,
         settings: ReaderSettings | None = None,
         serializer: public.Serializer[T],
     ) -> public.EventReader[T]: ...
@@ -268,6 +270,7 @@ class Client:
         start: Start = "head",
         *,
         until_tail: bool = False,
+        end: Start | None = None,
         settings: ReaderSettings | None = None,
         serializer: public.Serializer[T] | None = None,
     ) -> public.EventReader[T]:
@@ -275,9 +278,11 @@ class Client:
 
         A time is a `datetime` with a zone or Unix ms; `Streams.cut_at` finds its place.
 
-        With `until_tail`, it ends at the length that each segment has when reading starts;
-        otherwise it waits for more until the stream is sealed. The payloads are the values of its
-        `serializer`; without one, bytes. Raises InvalidName.
+        With `until_tail`, it ends at the length that each segment has when reading starts; with
+        `end`, at that cut, in any form of `start`: a reader that starts there continues with the
+        very next event. Otherwise it waits for more until the stream is sealed. The payloads are
+        the values of its `serializer`; without one, bytes. Raises InvalidName, and InvalidRequest
+        for both ends at once.
 
         ::
 
@@ -285,10 +290,13 @@ class Client:
                 async for event in reader:
                     print(event.key, event.payload)
         """
+        if until_tail and end is not None:
+            raise InvalidRequest("a reader ends at the tail or at a cut", remedy="give one of them")
         return public.EventReader(
             _ref(stream),
             start=start,
             until_tail=until_tail,
+            end=end,
             control=self._control,
             directory=self._directory,
             runtime=self._entered(),

@@ -27,9 +27,10 @@ EVENTS = (
     Command(
         "write",
         "commands.write:write",
-        "Write lines as events to a stream, named scope/stream.",
+        "Write events to a stream, named scope/stream: one per line, or in another format.",
         (
             "anabranch write demo/sensors readings.txt",
+            r"anabranch write demo/sensors readings.txt --key-separator '\t'",
             "anabranch write demo/sensors readings.csv --format csv --key-field sensor",
         ),
     ),
@@ -40,6 +41,9 @@ EVENTS = (
         (
             "anabranch read demo/sensors",
             "anabranch read demo/sensors --from tail --follow",
+            r"anabranch read demo/sensors --format '{time}\t{key}\t{payload}\n'",
+            "anabranch read demo/sensors --from 2026-11-21 --until 2026-11-22",
+            "anabranch read demo/sensors --output parquet --file sensors.parquet",
             "anabranch read --group demo/workers --count 3",
         ),
     ),
@@ -293,8 +297,7 @@ TRANSACTION = Group(
         Command(
             "write",
             "commands.transactions:write",
-            "Write lines as events into a transaction; they are durable there when the command "
-            "ends.",
+            "Write events into a transaction; they are durable there when the command ends.",
             ("anabranch transaction write demo/sensors TRANSACTION readings.txt",),
         ),
         Command(

@@ -1,38 +1,37 @@
-"""The command `anabranch read`: events to standard output, one per line."""
+"""The command `anabranch read`: the events of a stream or of a group's share, in many forms."""
 
-import base64
-import json
-import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Annotated, BinaryIO
+from contextlib import aclosing, closing
+from typing import Annotated, TypeVar
 
 from cyclopts import CycloptsError, Parameter
 
-from anabranch.cli.client_session import Session
-from anabranch.cli.events import (
-    HEAD,
-    TAIL,
-    EventBatch,
-    GroupReadRequest,
-    ReadRequest,
-)
-from anabranch.cli.output import Output
-from anabranch.cli.session import Connection, run_with_session
-from anabranch.client import Event
+from anabranch.cli.byte_target import ByteTarget
+from anabranch.cli.commands.read_output import Printer, ReadOutput
+from anabranch.cli.events import HEAD, TAIL, GroupReadRequest, ReadRequest
+from anabranch.cli.session import ClusterAddress, run_async, session_on
 from anabranch.client.reading.times.instants import looks_like_time
 from anabranch.common.errors import InvalidRequest
 
-_HERE = Connection()
+_RAW = ReadOutput()
+_HERE = ClusterAddress()
 POSITION_LENGTH_MIN = 32
+
+B = TypeVar("B")
 
 
 def _check_start(_type: object, start: str) -> None:
     """Distinguish a typing error from a position, which is a long run of URL-safe text."""
-    if start in (HEAD, TAIL) or len(start) >= POSITION_LENGTH_MIN:
-        return
-    if not looks_like_time(start):
-        raise ValueError("not head, tail, a time or a position")
+    _check_place(start, HEAD, TAIL)
+
+
+def _check_end(_type: object, end: str) -> None:
+    _check_place(end, TAIL)
+
+
+def _check_place(place: str, *words: str) -> None:
+    if place not in words and len(place) < POSITION_LENGTH_MIN and not looks_like_time(place):
+        raise ValueError(f"not {', '.join(words)}, a time or a position")
 
 
 def read(
@@ -42,9 +41,11 @@ def read(
     group: str | None = None,
     reader: str | None = None,
     start: Annotated[str, Parameter(name="--from", validator=_check_start)] = HEAD,
+    until: Annotated[str, Parameter(validator=_check_end)] = TAIL,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
     count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
-    connection: Connection = _HERE,
+    output: ReadOutput = _RAW,
+    address: ClusterAddress = _HERE,
 ) -> None:
     """Print a stream's events, or as a reader of a group; one per line, keys keep their order.
 
@@ -58,78 +59,79 @@ def read(
     start
         head: from the first event; tail: later events only; a time such as 2026-11-20T12:00 (UTC,
         or with an offset): from the stream's cut at that time, by its watermarks or else by the
-        times at which its blocks were stored; or a Next-Position of the HTTP gateway.
+        times at which its blocks were stored; or a position: a {position} of --format, or a
+        Next-Position of the HTTP gateway.
+    until
+        tail: stop at the stream's present end; or a time or a position as in --from: stop at the
+        place where --from would begin, so that no event is read by both.
     follow
         Wait for more events until the stream is sealed, instead of stopping at its present end.
     count
         End after this many events.
     """
-    asked = _asked(stream, group, reader, ReadRequest(start, follow, count))
+    output.check()
+    request = ReadRequest(start, follow, count, until, positions=output.has_positions)
+    _check(stream, group, reader, request)
+    if group is not None:
+        _check_group(stream, request, output)
 
-    async def perform(session: Session, output: Output) -> None:
-        lines = _json_lines if output.for_programs else _plain_lines
-        left = count
-        async with aclosing(asked(session)) as batches:
-            async for batch in batches:
-                left = _print_batch(batch, left, lines, sys.stdout.buffer)
+    async def perform() -> None:
+        async with session_on(address.target.address) as session:
+            if group is not None:
+                in_group = session.read_group(GroupReadRequest(group, reader, count))
+                await _print(in_group, output.text_printer, output)
+            elif output.kind.is_columnar:
+                columns = session.read_arrow(str(stream), request)
+                await _print(columns, output.column_printer, output)
+            else:
+                await _print(session.read(str(stream), request), output.text_printer, output)
 
-    run_with_session(connection, perform)
+    run_async(perform())
 
 
-def _asked(
-    stream: str | None, group: str | None, reader: str | None, request: ReadRequest
-) -> Callable[[Session], AsyncGenerator[EventBatch, None]]:
-    """The read that the options describe.
-
-    Raises CycloptsError if they name neither a stream nor a group, InvalidRequest if they
-    contradict each other.
-    """
+def _check(stream: str | None, group: str | None, reader: str | None, request: ReadRequest) -> None:
+    """Raises CycloptsError for options that name neither a stream nor a group, InvalidRequest if
+    they contradict each other."""
     if group is None and stream is None:
         raise CycloptsError(msg="read needs a stream, or --group with a reader group")
     if group is None and reader is not None:
         raise InvalidRequest("only a group's reader has an id", remedy="add --group scope/group")
-    if group is None:
-        return lambda session: session.read(str(stream), request)
-    if stream is not None or request.start != HEAD or request.follow:
+    if request.follow and request.until != TAIL:
+        raise InvalidRequest(
+            "a reader that follows the stream has no other end",
+            remedy="omit --follow or --until; --count ends either",
+        )
+
+
+def _check_group(stream: str | None, request: ReadRequest, output: ReadOutput) -> None:
+    if stream is not None or request.follow or (request.start, request.until) != (HEAD, TAIL):
         raise InvalidRequest(
             "a reader group has its own streams and positions",
-            remedy="omit the stream, --from and --follow with --group",
+            remedy="omit the stream, --from, --until and --follow with --group",
         )
-    return lambda session: session.read_group(GroupReadRequest(group, reader, request.count))
+    if request.positions:
+        raise InvalidRequest(
+            "a reader group keeps its positions itself",
+            remedy="omit {position}; `anabranch group cuts GROUP` shows where its readers are",
+        )
+    if output.kind.is_columnar:
+        raise InvalidRequest(
+            "a reader group's events are not printed in columns",
+            remedy="use another --output, or read the stream without --group",
+            output=output.kind,
+        )
 
 
-def _print_batch(
-    batch: EventBatch,
-    left: int | None,
-    lines: Callable[[EventBatch, int | None], list[bytes]],
-    target: BinaryIO,
-) -> int | None:
-    """Print up to `left` events; returns the number that may still be printed."""
-    printed = lines(batch, left)
-    target.write(b"".join(printed))
-    target.flush()
-    return None if left is None else left - len(printed)
-
-
-def _plain_lines(batch: EventBatch, count: int | None) -> list[bytes]:
-    return [payload + b"\n" for payload in batch.payloads[:count]]
-
-
-def _json_lines(batch: EventBatch, count: int | None) -> list[bytes]:
-    return [json.dumps(record_of(event)).encode() + b"\n" for event in batch.events()[:count]]
-
-
-def record_of(event: Event) -> dict[str, object]:
-    """The event as a JSON record; a payload that is not UTF-8 becomes `payload_base64`."""
-    try:
-        payload = {"payload": event.payload.decode()}
-    except UnicodeDecodeError:
-        payload = {"payload_base64": base64.b64encode(event.payload).decode()}
-    return {
-        **payload,
-        "key": event.key,
-        "timestamp_ms": event.timestamp_ms,
-        "segment": event.segment,
-        "offset": event.position.offset,
-        "index": event.position.event_index,
-    }
+async def _print(
+    batches: AsyncGenerator[B, None],
+    new_printer: Callable[[ByteTarget], Printer[B]],
+    output: ReadOutput,
+) -> None:
+    """Print all batches. A file is replaced when the first events have come, or the end: a read
+    that fails at its beginning leaves it alone."""
+    async with aclosing(batches):
+        batch = await anext(batches, None)
+        with output.target() as target, closing(new_printer(target)) as printer:
+            while batch is not None:
+                printer.write(batch)
+                batch = await anext(batches, None)

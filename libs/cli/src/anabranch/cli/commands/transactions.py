@@ -14,12 +14,10 @@ from cyclopts import Parameter
 from anabranch.cli.admin import Fields
 from anabranch.cli.client_session import Session
 from anabranch.cli.commands.amounts import moment_ms, time_ms
-from anabranch.cli.commands.input_lines import opened
+from anabranch.cli.commands.input_options import InputOptions, pour
 from anabranch.cli.commands.reshape import text_of
-from anabranch.cli.commands.write import pour
 from anabranch.cli.figures import counted, moment
 from anabranch.cli.output import Output
-from anabranch.cli.records import Format, RecordParser
 from anabranch.cli.session import Connection, run_with_session
 from anabranch.cli.transactions import Beginning, Committing, Destination
 from anabranch.client import CommittedPart, PartLength, TransactionState
@@ -29,6 +27,7 @@ from anabranch.common.runtime.ids import SystemIds
 COLUMNS = ("transaction", "state", "age", "lease left", "writer", "epoch", "key")
 NEW_PART = "new"
 NONE = "–"
+_LINES = InputOptions()
 _HERE = Connection()
 
 
@@ -115,41 +114,35 @@ def write(
     /,
     *,
     part: str | None = None,
-    format: Annotated[Format, Parameter(name="--format")] = Format.LINES,  # noqa: A002
-    key_field: str | None = None,
+    options: InputOptions = _LINES,
     connection: Connection = _HERE,
 ) -> None:
-    """Write lines as events into a transaction; they are durable there when the command ends.
+    """Write events into a transaction; they are durable there when the command ends.
 
     Parameters
     ----------
     file
-        The file with the lines; by default standard input.
+        The file with the events; by default standard input.
     part
         The id of the part to write; new: a new part. With --json the command prints the part's
         report, which the commit requires.
-    format
-        lines: one event per line; json: one JSON object per line; csv: rows under a header,
-        each written as a JSON object.
-    key_field
-        The field of json or csv input that holds the routing key.
     """
-    parser = RecordParser(format, key_field)
+    options.parser()  # refuses a wrong command line before it connects
     written = SystemIds().new_id() if part == NEW_PART else part
     destination = Destination(stream, transaction, written)
 
     async def perform(session: Session, output: Output) -> None:
-        async with opened(file) as descriptor, session.transactions.writer(destination) as sink:
-            poured = await pour(descriptor, parser, sink)
+        async with session.transactions.writer(destination) as sink:
+            await pour(file, options, sink)
             lengths = {} if written is None else await sink.lengths()
         told: dict[str, object] = {
             "stream": stream, "transaction_id": transaction,
-            "events": poured.events, "bytes": poured.size_bytes,
+            "events": sink.events, "bytes": sink.size_bytes,
         }  # fmt: skip
         if written is not None:
             told |= {"part": written, "lengths": {str(one): end for one, end in lengths.items()}}
         where = f"transaction {transaction}" if written is None else f"part {written}"
-        output.done(f"wrote {counted(poured.events, 'event')} to {where} of {stream}", told)
+        output.done(f"wrote {counted(sink.events, 'event')} to {where} of {stream}", told)
 
     run_with_session(connection, perform)
 

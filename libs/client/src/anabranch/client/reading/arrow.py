@@ -48,7 +48,8 @@ Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 class PlacedBlock:
     """A verified block at byte `offset` of its segment; columns, payloads and keys as they were.
 
-    Events before `first` are left out by `batch_of`, not by `columns_of`.
+    Events before `first` and from `stop` on (None: none) are left out by `batch_of`, not by
+    `columns_of`.
     """
 
     segment: str
@@ -56,6 +57,7 @@ class PlacedBlock:
     header: BlockHeader
     body: bytes | memoryview
     first: int = 0
+    stop: int | None = None
 
     @property
     def payloads(self) -> memoryview:
@@ -125,9 +127,9 @@ def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
-    if not any(block.first for block in blocks):
+    if not any(block.first or block.stop is not None for block in blocks):
         return batch
-    return _without_firsts(batch, blocks)
+    return _asked(batch, blocks)
 
 
 def with_time_window(batch: pa.RecordBatch, window: TimeWindow) -> pa.RecordBatch:
@@ -150,13 +152,21 @@ def time_window_of(batch: pa.RecordBatch) -> TimeWindow:
     return TimeWindow(None if lower is None else int(lower), None if upper is None else int(upper))
 
 
-def _without_firsts(batch: pa.RecordBatch, blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
-    """Only the first block of a segment that is read can begin in its middle."""
-    if not any(block.first for block in blocks[1:]):
-        return batch.slice(blocks[0].first)
-    firsts = np.repeat([block.first for block in blocks], [b.header.event_count for b in blocks])
-    kept = np.flatnonzero(batch.column("index").to_numpy() >= firsts)
-    return batch.take(fixed(pa.int64(), kept))
+def _asked(batch: pa.RecordBatch, blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
+    """Only the first block of a segment that is read can begin in its middle, and only the last one
+    can stop there."""
+    first, last = blocks[0], blocks[-1]
+    if not any(block.first for block in blocks[1:]) and not any(
+        block.stop is not None for block in blocks[:-1]
+    ):
+        left_out = 0 if last.stop is None else last.header.event_count - last.stop
+        return batch.slice(first.first, max(0, batch.num_rows - first.first - left_out))
+    counts = [block.header.event_count for block in blocks]
+    stops = [count if b.stop is None else b.stop for b, count in zip(blocks, counts, strict=True)]
+    index = batch.column("index").to_numpy()
+    is_asked = index >= np.repeat([block.first for block in blocks], counts)
+    is_asked &= index < np.repeat(stops, counts)
+    return batch.take(fixed(pa.int64(), np.flatnonzero(is_asked)))
 
 
 def _strings(texts: Sequence[str]) -> pa.Array:

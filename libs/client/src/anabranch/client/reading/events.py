@@ -1,6 +1,7 @@
 """The results of a reader: the events of one block as columns, or one object per event."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from itertools import repeat
@@ -72,23 +73,39 @@ class EventBatch:
         self.segment = fetched.segment
         self.start = Position(fetched.offset, fetched.start_index)
         self.next = Position(fetched.next_offset)
+        if fetched.stop_index is not None:
+            self.next = Position(fetched.offset, fetched.stop_index)
         self.size = fetched.block.header.size
         """The stored size of the whole block."""
         self.held_size = fetched.held_size
 
     def __len__(self) -> int:
-        return len(self.fetched.block) - self.fetched.start_index
+        stop = self.fetched.stop_index
+        end = len(self.fetched.block) if stop is None else stop
+        return max(0, end - self.fetched.start_index)
+
+    def before(self, index: int) -> "EventBatch":
+        """The batch without the events from number `index` of the block on.
+
+        ::
+
+            batch = batch.before(end.event_index)
+        """
+        if index >= len(self.fetched.block):
+            return self
+        return EventBatch(replace(self.fetched, stop_index=index), self.opening)
 
     @cached_property
     def payloads(self) -> list[bytes]:
-        return self.fetched.block.events(self.fetched.start_index)
+        found = self.fetched.block.events(self.fetched.start_index)
+        return found if self.fetched.stop_index is None else found[: len(self)]
 
     @cached_property
     def keys(self) -> list[str | None]:
         """Parallel to `payloads`; None for an event without a key. Raises CorruptBlock."""
         if not self.fetched.block.header.flags & FLAG_KEYS:
             return [None] * len(self)
-        stored = self.fetched.block.keys()[self.fetched.start_index :]
+        stored = self.fetched.block.keys()[self._rows]
         try:
             return [None if key is None else key.decode() for key in stored]
         except UnicodeDecodeError as error:
@@ -117,7 +134,11 @@ class EventBatch:
     @cached_property
     def timestamps_ms(self) -> list[int]:
         """Event times, parallel to `payloads`."""
-        return self.fetched.block.timestamps_ms()[self.fetched.start_index :]
+        return self.fetched.block.timestamps_ms()[self._rows]
+
+    @property
+    def _rows(self) -> slice:
+        return slice(self.fetched.start_index, self.fetched.stop_index)
 
     def values(self, serializer: Serializer[T]) -> list[T]:
         """The deserialized payloads, parallel to `payloads`.
@@ -227,7 +248,12 @@ def arrow_batch(
         block = fetched.block
         blocks.append(
             arrow.PlacedBlock(
-                fetched.segment, fetched.offset, block.header, block.body, fetched.start_index
+                fetched.segment,
+                fetched.offset,
+                block.header,
+                block.body,
+                fetched.start_index,
+                fetched.stop_index,
             )
         )
     made: pa.RecordBatch = arrow.batch_of(blocks)

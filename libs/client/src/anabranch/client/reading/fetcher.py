@@ -45,12 +45,14 @@ _Answer = tuple[SegmentRead, bytes] | AnabranchError
 
 @dataclass(frozen=True, slots=True)
 class FetchedBlock:
-    """A verified block at `offset` of `segment`, to be yielded from `start_index` on."""
+    """A verified block at `offset` of `segment`, to be yielded from `start_index` on, up to
+    `stop_index` (None: to its end)."""
 
     segment: str
     offset: int
     block: Block
     start_index: int = 0
+    stop_index: int | None = None
 
     @property
     def next_offset(self) -> int:

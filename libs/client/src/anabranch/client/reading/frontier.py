@@ -43,6 +43,21 @@ def share_keys(one: SegmentInStream, other: SegmentInStream) -> bool:
     return one.key_start < other.key_end and other.key_start < one.key_end
 
 
+def ends_of(begun: Iterable[Standing], end: Iterable[Standing]) -> dict[str, Position]:
+    """Where to stop reading from `begun`, so that the reading ends at the cut `end`: segment → its
+    end. A segment that is not named is read to its own end.
+
+    Of a segment that begins behind the cut, nothing is read.
+    """
+    reached = [(segment, at) for segment, at in end if at != FUTURE]
+    behind = (
+        new.name
+        for new, _ in begun
+        if any(old.segment_id < new.segment_id and share_keys(old, new) for old, _ in reached)
+    )
+    return dict.fromkeys(behind, Position(0)) | {segment.name: at for segment, at in reached}
+
+
 class Frontier:
     """The positions of a reader, by full segment name; the reader moves them. See the module."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, Self, cast
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.bounds import Start, StreamBounds
 from anabranch.client.reading.events import Event, EventBatch, T, arrow_batch
-from anabranch.client.reading.frontier import Frontier, Position
+from anabranch.client.reading.frontier import Frontier, Position, ends_of
 from anabranch.client.reading.intake import Intake, IntakeItem, SegmentEnd, SegmentFailed
 from anabranch.client.reading.times.follower import WatermarkFollower, new_follower
 from anabranch.client.reading.times.window import TimeWindow
@@ -57,6 +57,7 @@ class EventReader(Generic[T]):
         *,
         start: Start,
         until_tail: bool,
+        end: Start | None = None,
         control: ControlPlane,
         directory: SegmentDirectory,
         runtime: Runtime,
@@ -67,6 +68,7 @@ class EventReader(Generic[T]):
         self._serializer = serializer
         self._start = start
         self._until_tail = until_tail
+        self._end = end
         self._control = control
         self._directory = directory
         self._runtime = runtime
@@ -76,7 +78,7 @@ class EventReader(Generic[T]):
         self._incarnation = 0
         self._follower: WatermarkFollower | None = None
         """Of the stream's watermarks, once a window is asked for."""
-        self._ends: dict[str, int] = {}
+        self._ends: dict[str, Position] = {}
         """The ends of the reading that lie before the ends of segments, by full name."""
         self._started = False
         self._closed = False
@@ -120,11 +122,7 @@ class EventReader(Generic[T]):
             new_backoff=self._new_backoff,
         )
         frontier = Frontier(await bounds.start(self._start))
-        ends: dict[str, int] = {}
-        if self._until_tail and self._start == "tail":
-            ends = {name: place.offset for name, place in frontier.positions.items()}
-        elif self._until_tail:
-            ends = await bounds.tail()
+        ends = await self._find_ends(bounds, frontier)
         await self._directory.learn(frontier.begun)
         if self._closed:
             return
@@ -133,6 +131,15 @@ class EventReader(Generic[T]):
         self._started = True
         self._runtime.open_parts.add(self)
         self._read(frontier.begun)
+
+    async def _find_ends(self, bounds: StreamBounds, frontier: Frontier) -> dict[str, Position]:
+        if self._end is not None:
+            return ends_of(frontier.standings, await bounds.start(self._end))
+        if not self._until_tail:
+            return {}
+        if self._start == "tail":
+            return dict(frontier.positions)
+        return {name: Position(length) for name, length in (await bounds.tail()).items()}
 
     def _new_backoff(self) -> Backoff:
         runtime, settings = self._runtime, self._settings
@@ -150,7 +157,10 @@ class EventReader(Generic[T]):
         """Start to read these segments from their positions."""
         for segment in segments:
             position = self._frontier.positions[segment]
-            self._intake.open(segment, position, self._ends.get(segment))
+            end = self._ends.get(segment)
+            # Within a block, the end is that of the block, and `_before_end` drops the rest.
+            end_offset = None if end is None else end.offset + (end.event_index > 0)
+            self._intake.open(segment, position, end_offset)
 
     # --- reading --------------------------------------------------------------------------
 
@@ -185,9 +195,11 @@ class EventReader(Generic[T]):
     def _taken(self, item: IntakeItem) -> EventBatch | None:
         """Count the item as read. None for the end of a segment. Raises the item's failure."""
         match item:
-            case EventBatch() as batch:
-                self._frontier.positions[batch.segment] = batch.next
-                self._intake.consumed(batch)
+            case EventBatch() as block:
+                self._intake.consumed(block)
+                batch = self._before_end(block)
+                if batch is not None:
+                    self._frontier.positions[batch.segment] = batch.next
                 return batch
             case SegmentEnd(segment, successors):
                 self._read(self._frontier.finish(segment, successors))
@@ -198,6 +210,14 @@ class EventReader(Generic[T]):
             case SegmentFailed(_, error):
                 self._failure = error
                 raise error.copy()
+
+    def _before_end(self, batch: EventBatch) -> EventBatch | None:
+        """The events of the block before the end of the reading; None if there are none."""
+        end = self._ends.get(batch.segment)
+        if end is None or end.offset != batch.start.offset:
+            return batch
+        batch = batch.before(end.event_index)
+        return batch if len(batch) else None
 
     async def next_arrow(self, rows: int = ARROW_ROWS) -> "pa.RecordBatch | None":
         """The blocks that have arrived as one Arrow batch (see `arrow`) of about `rows` events, at

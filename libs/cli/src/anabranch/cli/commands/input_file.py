@@ -1,8 +1,9 @@
-"""Lines from a file, a pipe or a terminal, read without blocking the event loop."""
+"""The bytes of a file, a pipe or a terminal, read without blocking the event loop."""
 
 import asyncio
 import errno
 import os
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,13 +33,23 @@ async def opened(file: Path | None) -> AsyncIterator[int]:
         os.close(descriptor)
 
 
-async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """The lines as they arrive, in lists, without their line ends; a last line may lack one.
+def size_left(descriptor: int) -> int | None:
+    """The bytes of a regular file from its present place on; None for pipes and terminals, and for
+    an input that cannot be read."""
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return max(0, found.st_size - os.lseek(descriptor, 0, os.SEEK_CUR))
+    except OSError:
+        return None
 
-    A line without an end takes no more memory than was read. Raises InvalidRequest if reading is
-    impossible, as for a directory or a closed input.
+
+async def chunks_of(descriptor: int) -> AsyncIterator[bytes]:
+    """The bytes as they arrive, up to 1 MiB at a time.
+
+    Raises InvalidRequest if reading is impossible, as for a directory or a closed input.
     """
-    started = b""
     while True:
         try:
             await _readable(descriptor)
@@ -49,12 +60,8 @@ async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
                 cause=error.strerror or str(error),
             ) from error  # fmt: skip
         if not data:
-            break
-        *lines, started = (started + data).split(b"\n")
-        if lines:
-            yield [line.removesuffix(b"\r") for line in lines]
-    if started:
-        yield [started.removesuffix(b"\r")]
+            return
+        yield data
 
 
 async def _readable(descriptor: int) -> None:

@@ -1,0 +1,82 @@
+"""Writes events as an Arrow IPC stream or as a Parquet file.
+
+    payload       binary
+    key           string, null where the event has none
+    timestamp_ms  timestamp("ms", UTC): as its writer said, else when its block was written
+    segment       string: the full name
+    offset, index int64, int32: the event's position
+
+The names are those of `read --output json`. Memory holds one batch of the reader, for Parquet one
+row group. Imported when it is first needed, because pyarrow is no dependency of the command.
+"""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch.cli.byte_target import ByteTarget
+from anabranch.client.reading.arrow import SCHEMA as CLIENT_SCHEMA
+
+SCHEMA = pa.schema(
+    [
+        CLIENT_SCHEMA.field("event").with_name("payload"),
+        CLIENT_SCHEMA.field("key"),
+        CLIENT_SCHEMA.field("timestamp_ms"),
+        pa.field("segment", pa.string(), nullable=False),
+        CLIENT_SCHEMA.field("offset"),
+        CLIENT_SCHEMA.field("index"),
+    ]
+)
+ROW_GROUP_ROWS = 128 * 1024
+ROW_GROUP_SIZE_BYTES = 64 * 1024 * 1024
+
+
+def printable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The client's batch with the columns that this module writes."""
+    columns = [batch.column(name) for name in CLIENT_SCHEMA.names]
+    at = CLIENT_SCHEMA.get_field_index("segment")
+    columns[at] = columns[at].cast(pa.string())
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class ArrowStream:
+    """An Arrow IPC stream: each batch is written as it comes."""
+
+    def __init__(self, target: ByteTarget) -> None:
+        self._target = target
+        self._writer = pa.ipc.new_stream(target, SCHEMA)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(printable(batch))
+        self._target.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+        self._target.flush()
+
+
+class ParquetFile:
+    """A Parquet file: a row group is written when it is full, and closing makes the file valid."""
+
+    def __init__(self, target: ByteTarget) -> None:
+        self._target = target
+        self._writer = pq.ParquetWriter(target, SCHEMA, compression="zstd")
+        self._group: list[pa.RecordBatch] = []
+        self._rows = self._size_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._group.append(printable(batch))
+        self._rows += batch.num_rows
+        self._size_bytes += batch.nbytes
+        if self._rows >= ROW_GROUP_ROWS or self._size_bytes >= ROW_GROUP_SIZE_BYTES:
+            self._write_group()
+
+    def close(self) -> None:
+        if self._group:
+            self._write_group()
+        self._writer.close()
+        self._target.flush()
+
+    def _write_group(self) -> None:
+        self._writer.write_table(pa.Table.from_batches(self._group, SCHEMA))
+        self._group = []
+        self._rows = self._size_bytes = 0
