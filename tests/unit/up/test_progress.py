@@ -77,7 +77,7 @@ def test_a_pipe_gets_a_line_for_each_reason_and_then_where_the_cluster_is() -> N
         "redis: disabled",
         "gateway: starting (its program loads)",
         "gateway: starting (controller: waiting for NATS)",
-        "gateway: restarting (ended by SIGKILL), restarts: 2",
+        "gateway: restarting (ended by SIGKILL), 2 restarts",
         "gateway: ready",
         "ready in 3.2 s; Ctrl-C stops the cluster and keeps its data",
     ]

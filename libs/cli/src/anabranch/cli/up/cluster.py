@@ -36,6 +36,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, new_password, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.common.runtime.settings import is_base_url
+from anabranch.common.storage.location import MemoryLocation, parse_location
 
 READY_SECONDS_MAX = 90.0
 CONTAINER_COUNT_MAX = 1024
@@ -306,8 +307,6 @@ def _check(settings: UpSettings) -> None:
 
 
 def _check_tier2(settings: UpSettings) -> None:
-    from anabranch.common.storage.location import MemoryLocation, parse_location
-
     if settings.ephemeral:
         raise InvalidSetting(
             "an ephemeral cluster keeps nothing, not even in tier 2",

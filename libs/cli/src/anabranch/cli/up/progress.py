@@ -13,6 +13,7 @@ from shlex import quote
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from anabranch.cli.output import counted
 from anabranch.cli.up.plan import PartState, Phase, is_cluster_ready
 from anabranch.cli.up.supervisor import States
 from anabranch.common.runtime.clock import Clock
@@ -182,5 +183,7 @@ class Progress:
 
 def _sentence(line: Mapping[str, object]) -> str:
     why = f" ({line['reason']})" if line["reason"] else ""
-    again = f", restarts: {line['restarts']}" if line["restarts"] else ""
+    restarts = line["restarts"]
+    assert isinstance(restarts, int)
+    again = f", {counted(restarts, 'restart')}" if restarts else ""
     return f"{line['part']}: {line['state']}{why}{again}"
