@@ -121,10 +121,14 @@ def test_the_back_off_doubles_up_to_its_maximum() -> None:
     assert pauses[-1] == plan.BACK_OFF.longest_s
 
 
+def answered(state: PartState, answer: Answer) -> PartState:
+    return plan.probed(state, answer, NOW, process_since=state.since)
+
+
 def test_readiness_forgives_earlier_failures() -> None:
     state = plan.started(PartState(Phase.BACKING_OFF, failures=3, restarts=3), NOW)
 
-    state = plan.ended(plan.probed(state, Answer(True), NOW), NOW, "ended by SIGKILL")
+    state = plan.ended(answered(state, Answer(True)), NOW, "ended by SIGKILL")
 
     assert (state.failures, state.restarts) == (0, 4)
 
@@ -157,15 +161,21 @@ def test_the_moment_at_which_a_part_became_ready_is_kept_until_it_does_so_again(
 
     kept = []
     for second, ready in enumerate(answers):
-        state = plan.probed(state, Answer(ready), NOW + second)
+        state = plan.probed(state, Answer(ready), NOW + second, process_since=NOW)
         kept.append(state.ready_since - NOW)
 
     assert kept[1:] == [1.0, 1.0, 1.0, 4.0]
 
 
+def test_the_answer_of_a_former_process_says_nothing_about_the_present_one() -> None:
+    late = plan.started(PartState(Phase.BACKING_OFF, failures=2, restarts=2), NOW)
+
+    assert plan.probed(late, Answer(True), NOW + 1, process_since=NOW - 1) == late
+
+
 def test_an_end_before_readiness_counts_as_a_failure() -> None:
     state = plan.ended(
-        plan.probed(plan.started(IDLE, NOW), Answer(False, "starting"), NOW), NOW, "exit code 1"
+        answered(plan.started(IDLE, NOW), Answer(False, "starting")), NOW, "exit code 1"
     )
 
     assert (state.failures, state.restarts, state.reason) == (1, 1, "exit code 1")

@@ -177,9 +177,13 @@ def started(state: PartState, now: float) -> PartState:
     )
 
 
-def probed(state: PartState, answer: Answer, now: float) -> PartState:
-    """The state after a probe; readiness clears earlier failures."""
-    if state.phase is not Phase.RUNNING:
+def probed(state: PartState, answer: Answer, now: float, *, process_since: float) -> PartState:
+    """The state after a probe; readiness clears earlier failures.
+
+    `process_since` is the start of the process that was asked: the answer of a part's former
+    process says nothing about the present one.
+    """
+    if state.phase is not Phase.RUNNING or state.since != process_since:
         return state
     return replace(
         state,

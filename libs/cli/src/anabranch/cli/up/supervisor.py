@@ -1,8 +1,9 @@
 """Performs the decisions of `plan`: one loop that observes the parts, probes them, and acts.
 
-The loop is the only writer of the parts' states. Each turn notices ended processes, probes the
-parts, and performs the actions that follow. The loop ends when every part is down, and leaves no
-process behind however it ends.
+The loop is the only writer of the parts' states. Each turn notices ended processes, takes the
+parts' answers to their probes, and performs the actions that follow. A probe is a task of its own:
+a part that is slow to answer, such as a store that reads its journal, holds up no turn. The loop
+ends when every part is down, and leaves no process behind however it ends.
 """
 
 import asyncio
@@ -16,7 +17,6 @@ from anabranch.cli.up.parts import PartSpec
 from anabranch.cli.up.probe import ask, has_room
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.workflow.bounded import for_each
 
 TURN_SECONDS = 0.05
 CALM_PROBE_SECONDS = 1.0
@@ -39,6 +39,9 @@ class Supervisor:
         self._states = {spec.name: plan.PartState() for spec in specs}
         self._children: dict[str, Child] = {}
         self._probe_due = dict.fromkeys(self._specs, 0.0)
+        self._asked: set[str] = set()
+        self._answers: list[tuple[str, float, plan.Answer]] = []
+        """Part, the start of the process that was asked, its answer."""
         self._log_check_due = 0.0
         self._stopping = False
         self._failure: AnabranchError | None = None
@@ -61,18 +64,27 @@ class Supervisor:
     async def run(self) -> None:
         """Supervise until every part is down. Raises the reason for giving up."""
         try:
-            while not plan.is_cluster_down(self._states):
-                await self._take_turn()
-                await self._rest()
+            async with asyncio.TaskGroup() as probes:
+                await self._take_turns(probes)
         finally:
             await self._leave_nothing()
         if self._failure is not None:
             raise self._failure
 
+    async def _take_turns(self, probes: asyncio.TaskGroup) -> None:
+        """Take turns until every part is down, or a part cannot be started."""
+        try:
+            while not plan.is_cluster_down(self._states):
+                await self._take_turn()
+                self._ask_due(probes)
+                await self._rest()
+        except AnabranchError as error:
+            self._failure = error
+
     async def _take_turn(self) -> None:
         before = dict(self._states)
         self._notice_ends()
-        await self._ask_due()
+        self._take_answers()
         self._check_logs()
         actions = plan.next_actions(
             self._needs,
@@ -87,7 +99,7 @@ class Supervisor:
             self._on_change(self.states)
 
     async def _rest(self) -> None:
-        """Wait until the next turn; a request to stop ends the wait, once."""
+        """Wait until the next turn; a request to stop and an answer end the wait, once."""
         try:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._turn.wait()
@@ -117,24 +129,29 @@ class Supervisor:
             else ""
         )
 
-    async def _ask_due(self) -> None:
+    def _ask_due(self, probes: asyncio.TaskGroup) -> None:
         now = self._clock.monotonic()
-        due = [
-            part
-            for part, state in self._states.items()
-            if state.phase is plan.Phase.RUNNING and now >= self._probe_due[part]
-        ]
-        answers: dict[str, plan.Answer] = {}
+        for part, state in self._states.items():
+            is_due = now >= self._probe_due[part] and part not in self._asked
+            if is_due and state.phase is plan.Phase.RUNNING:
+                self._asked.add(part)
+                self._probe_due[part] = now + TURN_SECONDS
+                probes.create_task(self._ask(part, state.since))
 
-        async def ask_part(part: str) -> None:
-            answers[part] = await ask(self._specs[part].probe)
+    async def _ask(self, part: str, process_since: float) -> None:
+        answer = await ask(self._specs[part].probe)
+        self._asked.remove(part)
+        self._answers.append((part, process_since, answer))
+        self._turn.set()
 
-        await for_each(due, len(self._specs), ask_part)
-        for part in due:
-            told = answers[part]
-            self._states[part] = plan.probed(self._states[part], told, now)
-            calm = told.ready or told.serving
-            self._probe_due[part] = now + (CALM_PROBE_SECONDS if calm else TURN_SECONDS)
+    def _take_answers(self) -> None:
+        now = self._clock.monotonic()
+        answers, self._answers = self._answers, []
+        for part, since, answer in answers:
+            state = plan.probed(self._states[part], answer, now, process_since=since)
+            self._states[part] = state
+            if state.ready or state.serving:
+                self._probe_due[part] = now + CALM_PROBE_SECONDS
 
     def _check_logs(self) -> None:
         now = self._clock.monotonic()
