@@ -54,6 +54,7 @@ PRELOADED = (
 REQUEST_SIZE_MAX = 1 << 18
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_USUAL_PATH = os.environ.get("PYTHONPATH")
 _FORK_EXEC = "_fork_exec"
 """The function of `subprocess` by which all of its processes start, and those of `asyncio`."""
 
@@ -71,6 +72,9 @@ class Start:
     @property
     def is_python(self) -> bool:
         program, *arguments = self.command
+        environment = os.environ if self.environment is None else self.environment
+        if environment.get("PYTHONPATH") != _USUAL_PATH:
+            return False  # it imports what the preloaded process cannot
         return program == sys.executable and (
             arguments[:2] == ["-P", "-m"] or arguments[:1] == ["-c"]
         )
