@@ -83,6 +83,21 @@ def test_a_running_cluster_takes_the_next_step(
     assert next_actions(NEEDS, states, stopping=False, now=NOW) == then
 
 
+@pytest.mark.parametrize(
+    ("needed", "held_up"),
+    [
+        pytest.param(STARTING, True, id="it starts"),
+        pytest.param(SERVING, True, id="it serves, and is not ready"),
+        pytest.param(JUST_DIED, True, id="it has ended"),
+        pytest.param(READY, False, id="it is ready"),
+    ],
+)
+def test_a_part_is_excused_while_a_part_that_it_needs_is_not_ready(
+    needed: PartState, *, held_up: bool
+) -> None:
+    assert plan.is_held_up(("nats",), {"nats": needed}) is held_up
+
+
 def test_a_part_that_kept_everything_in_memory_is_not_started_again() -> None:
     needs, died = {"nats": (), "segstore": ("nats",)}, {"nats": READY, "segstore": RESTED}
     assert next_actions(needs, died, stopping=False, now=NOW) == [Start("segstore")]
