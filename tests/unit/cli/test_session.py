@@ -163,6 +163,14 @@ async def test_reading_ends_at_the_count_also_when_it_follows(count: int) -> Non
         assert await payloads(w.session, request) == [b"1"] * max(count, 0)
 
 
+@pytest.mark.parametrize("count", [1, 5, 9, 20])
+async def test_a_block_is_cut_off_at_the_count(count: int) -> None:
+    async with world() as w:
+        await write(w.session, *(Record(b"%d" % number, None) for number in range(9)))
+        found = await payloads(w.session, ReadRequest("head", follow=False, count=count))
+        assert found == [b"%d" % number for number in range(min(count, 9))]
+
+
 async def test_reading_goes_on_at_the_position_that_a_gateway_gave() -> None:
     async with world(segment_count=3) as w:
         events = [Record(b"%d" % number, str(number)) for number in range(9)]

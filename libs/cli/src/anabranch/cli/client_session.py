@@ -106,6 +106,7 @@ class Session:
                 if batch is None:
                     return
                 if left is not None:
+                    batch = batch.slice(0, left)
                     left -= batch.num_rows
                 yield batch
 

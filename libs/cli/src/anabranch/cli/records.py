@@ -197,13 +197,14 @@ class _CsvRows:
         return bool(self._lines)
 
     def completed(self, line: str) -> str | None:
-        """The row that this line completes, without its line end; None if it is still open."""
+        """The row that this line completes, perhaps with a carriage return, which the `csv` module
+        takes for its end; None if it is still open."""
         self._lines.append(line)
         self._quotes += line.count('"')
         self.size += len(line) + 1
         if self._quotes % 2:
             return None
-        row = "\n".join(self._lines).removesuffix("\r")
+        row = "\n".join(self._lines)
         self._lines, self._quotes, self.size = [], 0, 0
         return row
 
