@@ -1,5 +1,5 @@
 # Every target sets up what it needs; `make` alone prints them.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -35,6 +35,11 @@ lock:
 	uv export -q --all-packages --all-extras --all-groups --no-emit-workspace --no-header \
 		--format requirements-txt -o requirements.lock
 	@rm -f uv.lock
+
+## make release   sdists and wheels in out/dist, tried in empty environments of every Python found
+.PHONY: release
+release: setup
+	PYTHONPATH=tests $(BIN)/python -P -m kit.release $(ARGS)
 
 ## make demo      a cluster in one command: replays real flights, reads them back, checks all of it
 .PHONY: demo

@@ -290,9 +290,13 @@ class FakeConnection(asyncio.Protocol):
     def drop(self) -> None:
         self._transport.abort()
 
+    def _write(self, packet: list[bytes | memoryview]) -> None:
+        if not self._transport.is_closing():
+            self._transport.writelines(packet)
+
     def release(self) -> None:
         for packet in self._held:
-            self._transport.writelines(packet)
+            self._write(packet)
         self._held.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -466,4 +470,4 @@ class FakeConnection(asyncio.Protocol):
         if fault is Fault.HOLD or self._held:
             self._held.append(packet)
         else:
-            self._transport.writelines(packet)
+            self._write(packet)

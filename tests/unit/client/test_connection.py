@@ -149,3 +149,29 @@ async def test_an_error_inside_a_client_arrives_as_it_was_raised() -> None:
 
     with pytest.raises(LookupError):
         await fail()
+
+
+class EndingTransport(asyncio.Transport):
+    """asyncio's of Python 3.12: a write fails between the loss of the socket and its report."""
+
+    closing = False
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def writelines(self, list_of_data: object) -> None:
+        if self.closing:
+            raise TypeError("'NoneType' object is not callable")
+
+
+async def test_what_is_sent_before_the_loss_of_the_socket_is_reported_is_lost_with_it() -> None:
+    connection = SegmentStoreConnection(Endpoint("127.0.0.1", 1), SETTINGS)
+    transport = EndingTransport()
+    connection.connection_made(transport)
+    transport.closing = True
+
+    connection.send_and_forget(INFO)
+
+    connection.connection_lost(None)
+    with pytest.raises(ConnectionLost):
+        connection.send_and_forget(INFO)

@@ -78,6 +78,9 @@ class Socket(asyncio.Transport):
     def abort(self) -> None:
         self.aborts += 1
 
+    def is_closing(self) -> bool:
+        return self.aborts > 0
+
 
 class Peer:
     """A gateway's end of a WebSocket."""

@@ -186,7 +186,7 @@ class Tunnel(asyncio.Transport, asyncio.Protocol):
     def _flush(self) -> None:
         assert self._socket is not None
         pieces = [piece for piece in self._frames.data_to_send() if piece]
-        if pieces:
+        if pieces and not self._socket.is_closing():
             self._socket.writelines(pieces)
 
 

@@ -159,7 +159,9 @@ class SegmentStoreConnection(asyncio.Protocol):
         if self._failure is not None or self._transport is None:
             raise self._failure or ConnectionLost("the connection is not open")
         self._packets_sent += 1
-        self._transport.writelines(encode_message(message, request_id, payload))
+        # Until `connection_lost`, asyncio's transport drops bytes, or fails (Python 3.12, 3.13).
+        if not self._transport.is_closing():
+            self._transport.writelines(encode_message(message, request_id, payload))
 
     # --- transport callbacks --------------------------------------------------------------
 
