@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,7 +101,7 @@ def test_the_documents_that_teach_by_example_have_blocks_that_run() -> None:
 
 @pytest.mark.parametrize("example", [example for example in EXAMPLES if not is_run(example)])
 def test_an_example_that_is_not_run_is_a_command_line_that_can_be_parsed(example: str) -> None:
-    words = example.split()[1:]
+    words = shlex.split(example)[1:]
     application(words).parse_args(words, exit_on_error=False, print_error=False)
 
 

@@ -5,12 +5,14 @@ value of its kind, so that no example depends on the one before it.
 """
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 NOT_RUN: Mapping[str, str] = {
     "anabranch up": "runs until Ctrl-C; tests/integration/test_up_command.py",
+    "anabranch perf": "takes ten seconds; tests/integration/client_commands/test_measuring.py",
     "anabranch demo": "takes minutes; tests/integration/test_demo.py",
     "anabranch read demo/sensors --from tail --follow": "waits for events until Ctrl-C",
     "anabranch operation redrive": "needs a defect; tests/integration/controller/test_parked.py",
@@ -25,7 +27,7 @@ NOT_RUN: Mapping[str, str] = {
 """The beginnings of examples that are only parsed → the reason, and the test of the command."""
 ENDS_WITH_1 = frozenset({"anabranch container abandon-tail 0 --to NODE"})
 """They explain what `--yes` would do, and do nothing."""
-LINES = "boiler,21.5\nvalve,3\npump,7\n"
+READINGS = (("boiler", "21.5"), ("valve", "3"), ("pump", "7"))
 
 Run = Callable[[list[str]], tuple[int, str]]
 """Performs a command line without its first word; returns its exit code and its output."""
@@ -45,8 +47,10 @@ class ExampleWorld:
 
     def prepare(self) -> None:
         """Make what the examples name; delete what earlier ones left."""
-        (self.folder / "readings.txt").write_text(LINES)
-        (self.folder / "readings.csv").write_text("sensor,value\n" + LINES)
+        lines = "".join(f"{sensor}\t{value}\n" for sensor, value in READINGS)
+        (self.folder / "readings.txt").write_text(lines)
+        rows = "".join(f"{sensor},{value}\n" for sensor, value in READINGS)
+        (self.folder / "readings.csv").write_text("sensor,value\n" + rows)
         self.tidy_up()
         for line in (
             "scope create demo",
@@ -65,7 +69,7 @@ class ExampleWorld:
         """The example's words with values for those in capitals, without its first one."""
         return [
             self._value(word) if word.isalpha() and word.isupper() else word
-            for word in example.split()[1:]
+            for word in shlex.split(example)[1:]
         ]
 
     def _value(self, word: str) -> str:

@@ -20,7 +20,7 @@ HEALTH = (
         "secrets.",
         (
             "anabranch support-bundle",
-            "anabranch support-bundle --since 2h --anonymous --out out/bundle.tar.gz",
+            "anabranch support-bundle --since 2h --anonymous --out bundle.tar.gz",
         ),
     ),
 )

@@ -16,7 +16,7 @@ from anabranch.cli.commands.input_file import chunks_of, opened, size_left
 from anabranch.cli.escapes import unescaped
 from anabranch.cli.records import Format, KeySource, RecordParser
 from anabranch.cli.sink import EventSink
-from anabranch.cli.write_progress import WriteProgress, shows_progress
+from anabranch.cli.transfer_progress import TransferProgress, shows_progress
 from anabranch.common.errors import AnabranchError, Invalid
 from anabranch.common.runtime.clock import SystemClock
 
@@ -89,7 +89,7 @@ async def _pour(
     async with opened(file) as descriptor:
         stream = sys.stderr if shows_progress(sys.stderr, descriptor, os.environ) else None
         read_bytes = 0
-        with closing(WriteProgress(stream, SystemClock(), size_left(descriptor))) as progress:
+        with closing(TransferProgress(stream, SystemClock(), size_left(descriptor))) as progress:
             async for data in chunks_of(descriptor):
                 read_bytes += len(data)
                 await sink.write(parser.feed(data), batch=batch)

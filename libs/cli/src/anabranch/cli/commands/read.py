@@ -1,21 +1,31 @@
 """The command `anabranch read`: the events of a stream or of a group's share, in many forms."""
 
+import os
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, closing
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import CycloptsError, Parameter
 
 from anabranch.cli.byte_target import ByteTarget
 from anabranch.cli.commands.read_output import Printer, ReadOutput
-from anabranch.cli.events import HEAD, TAIL, GroupReadRequest, ReadRequest
+from anabranch.cli.events import HEAD, TAIL, EventBatch, GroupReadRequest, ReadRequest
 from anabranch.cli.session import ClusterAddress, run_async, session_on
+from anabranch.cli.transfer_progress import TransferProgress, shows_progress
 from anabranch.client.reading.times.instants import looks_like_time
 from anabranch.common.errors import InvalidRequest
+from anabranch.common.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 _RAW = ReadOutput()
 _HERE = ClusterAddress()
 POSITION_LENGTH_MIN = 32
+STDOUT = 1
+NO_TERMINAL = -1
+"""Stands for the descriptor of a file."""
 
 B = TypeVar("B")
 
@@ -79,12 +89,13 @@ def read(
         async with session_on(address.target.address) as session:
             if group is not None:
                 in_group = session.read_group(GroupReadRequest(group, reader, count))
-                await _print(in_group, output.text_printer, output)
+                await _print(in_group, output.text_printer, output, _size_of_text)
             elif output.kind.is_columnar:
                 columns = session.read_arrow(str(stream), request)
-                await _print(columns, output.column_printer, output)
+                await _print(columns, output.column_printer, output, _size_of_columns)
             else:
-                await _print(session.read(str(stream), request), output.text_printer, output)
+                events = session.read(str(stream), request)
+                await _print(events, output.text_printer, output, _size_of_text)
 
     run_async(perform())
 
@@ -126,12 +137,32 @@ async def _print(
     batches: AsyncGenerator[B, None],
     new_printer: Callable[[ByteTarget], Printer[B]],
     output: ReadOutput,
+    size_of: Callable[[B], tuple[int, int]],
 ) -> None:
     """Print all batches. A file is replaced when the first events have come, or the end: a read
-    that fails at its beginning leaves it alone."""
+    that fails at its beginning leaves it alone. `size_of` counts a batch's events and bytes."""
+    descriptor = STDOUT if output.file is None else NO_TERMINAL
+    stream = sys.stderr if shows_progress(sys.stderr, descriptor, os.environ) else None
+    events = size_bytes = 0
     async with aclosing(batches):
         batch = await anext(batches, None)
-        with output.target() as target, closing(new_printer(target)) as printer:
+        with (
+            closing(TransferProgress(stream, SystemClock(), None)) as progress,
+            output.target() as target,
+            closing(new_printer(target)) as printer,
+        ):
             while batch is not None:
                 printer.write(batch)
+                if stream is not None:
+                    more_events, more_bytes = size_of(batch)
+                    events, size_bytes = events + more_events, size_bytes + more_bytes
+                    progress.show(events, size_bytes, 0)
                 batch = await anext(batches, None)
+
+
+def _size_of_text(batch: EventBatch) -> tuple[int, int]:
+    return len(batch.payloads), sum(map(len, batch.payloads))
+
+
+def _size_of_columns(batch: "RecordBatch") -> tuple[int, int]:
+    return batch.num_rows, batch.nbytes

@@ -3,6 +3,8 @@
 They read and never write; `verify` reads everything.
 """
 
+import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +15,11 @@ from cyclopts import Parameter
 from anabranch.cli.figures import counted
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, Shown, run_async
+from anabranch.cli.transfer_progress import TransferProgress, shows_progress
 from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
 from anabranch.common.errors import AnabranchError, Corrupt
 from anabranch.common.model.cluster import Abandonment
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.storage.audit import (
     ContainerCatalog,
     SegmentAudit,
@@ -29,6 +33,7 @@ from anabranch.common.storage.streams import audit_streams, list_streams
 from anabranch.common.tier2.state import SegmentState
 
 CALL_S_MAX = 60.0
+NO_TERMINAL = -1
 CONTAINER_COLUMNS = (
     "container", "manifest", "epoch", "applied", "segments", "chunks", "bytes", "log", "abandoned",
 )  # fmt: skip
@@ -155,6 +160,8 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
         tally = _Tally()
+        stream = sys.stderr if shows_progress(sys.stderr, NO_TERMINAL, os.environ) else None
+        progress = TransferProgress(stream, SystemClock(), None)
         for number in await _chosen(storage, container):
             try:
                 found = await read_catalog(storage, number)
@@ -163,6 +170,8 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
                 continue
             async for audit in audit_container(storage, number, found):
                 tally.add(output, audit)
+                progress.show(tally.events, tally.size_bytes, 0)
+        progress.close()
         if container is None:
             async for prefix, told in audit_streams(storage):
                 if isinstance(told, Corrupt):

@@ -1,7 +1,7 @@
-"""How far a long write is: one line on a terminal's stderr, renewed in place; elsewhere nothing.
+"""How far a long transfer is: one line on a terminal's stderr, renewed in place; elsewhere nothing.
 
-The line appears when the write has taken two seconds, has no colours, and is erased at the end. It
-shows the events taken, their rate, and the remaining time if the size of the input is known.
+The line appears when the transfer has taken two seconds, has no colours, and is erased at the end.
+It shows the events taken, their rate, and the remaining time if the size of the input is known.
 """
 
 import os
@@ -35,13 +35,13 @@ def progress_line(
 
 
 def shows_progress(stream: TextIO, descriptor: int, environment: Mapping[str, str]) -> bool:
-    """Whether a line on the stream helps: it is a capable terminal, and the user does not type the
-    input there."""
+    """Whether a line on the stream helps: it is a capable terminal, and the data do not come from
+    or go to a terminal themselves."""
     return stream.isatty() and environment.get("TERM") != "dumb" and not os.isatty(descriptor)
 
 
-class WriteProgress:
-    """The line of one write. `stream` None: it shows nothing."""
+class TransferProgress:
+    """The line of one transfer. `stream` None: it shows nothing."""
 
     def __init__(self, stream: TextIO | None, clock: Clock, input_bytes: int | None) -> None:
         self._stream = stream

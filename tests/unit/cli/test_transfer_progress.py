@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from anabranch.cli.write_progress import WriteProgress, progress_line, shows_progress
+from anabranch.cli.transfer_progress import TransferProgress, progress_line, shows_progress
 from kit.virtual_time import VirtualClock, VirtualTimeLoop
 
 
@@ -62,7 +62,7 @@ def test_the_line_is_for_terminals_on_which_nobody_types_the_input() -> None:
 
 def test_the_line_comes_after_two_seconds_and_is_erased_at_the_end() -> None:
     loop, terminal = VirtualTimeLoop(), Terminal()
-    progress = WriteProgress(terminal, VirtualClock(loop), input_bytes=None)
+    progress = TransferProgress(terminal, VirtualClock(loop), input_bytes=None)
     progress.show(10, 10, 10)
     loop.advance(1.9)
     progress.show(20, 20, 20)
@@ -82,7 +82,7 @@ def test_the_line_comes_after_two_seconds_and_is_erased_at_the_end() -> None:
 def test_a_short_write_leaves_nothing_on_the_terminal() -> None:
     loop, terminal = VirtualTimeLoop(), Terminal()
     for stream in (terminal, None):
-        progress = WriteProgress(stream, VirtualClock(loop), input_bytes=5)
+        progress = TransferProgress(stream, VirtualClock(loop), input_bytes=5)
         progress.show(1, 1, 1)
         progress.close()
     assert terminal.getvalue() == ""
