@@ -31,6 +31,7 @@ from anabranch.common.errors import (
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.runtime.loops import pauses_after_writelines
 from anabranch.common.wire.messages import (
     Append,
     CreateTransient,
@@ -111,6 +112,7 @@ class Connection(asyncio.Protocol):
         self._parser = PacketParser()
         self._greeted = False
         self._writing_paused = False
+        self._pauses = True
         self._reading_paused = False
         self._waits_for_store = False
         now = served.clock.monotonic()
@@ -129,6 +131,7 @@ class Connection(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         # uvloop's transports have the methods of asyncio.Transport but not its type.
         self._transport = cast("asyncio.Transport", transport)
+        self._pauses = pauses_after_writelines(transport)
         limits = self._served.limits
         self._transport.set_write_buffer_limits(
             high=limits.held_up_bytes, low=limits.held_up_bytes // 2
@@ -238,7 +241,11 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         self._sent_at = self._served.clock.monotonic()
-        transport.writelines(encode_message(message, request_id, payload))
+        pieces = encode_message(message, request_id, payload)
+        if self._pauses:
+            transport.writelines(pieces)
+        else:
+            transport.write(b"".join(pieces))
 
     def refuse(self, error: AnabranchError) -> None:
         """Send the error to the client, and close."""
