@@ -13,7 +13,9 @@ from anabranch.common.runtime.clock import Clock
 
 SILENT_S = 2.0
 INTERVAL_S = 0.2
-_RETURN_AND_ERASE = "\r\x1b[K"
+NO_TERMINAL = -1
+"""Stands for the descriptor of data that are no terminal's."""
+RETURN_AND_ERASE = "\r\x1b[K"
 
 
 def progress_line(
@@ -65,11 +67,11 @@ class TransferProgress:
             read_bytes=read_bytes,
             input_bytes=self._input_bytes,
         )
-        self._stream.write(_RETURN_AND_ERASE + line)
+        self._stream.write(RETURN_AND_ERASE + line)
         self._stream.flush()
 
     def close(self) -> None:
         """Erase the line."""
         if self._stream is not None and self._is_shown:
-            self._stream.write(_RETURN_AND_ERASE)
+            self._stream.write(RETURN_AND_ERASE)
             self._stream.flush()

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection
+from anabranch.cli.waiting_line import waiting
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
 PROGRAM_S_MAX = 3600.0
@@ -90,14 +91,15 @@ def _perform(connection: Connection, arguments: list[str]) -> int:
     command = [sys.executable, "-P", "-m", "anabranch.controller.metadata", *arguments]
     # Not as an argument: a URL may contain a password, and other users see arguments.
     environment = {**os.environ, "ANABRANCH_NATS_URL": target.address}
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        timeout=PROGRAM_S_MAX,
-        check=False,
-        text=True,
-        env=environment,
-    )
+    with waiting("reading and writing metadata"):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=PROGRAM_S_MAX,
+            check=False,
+            text=True,
+            env=environment,
+        )
     output = Output(connection.form)
     for line in done.stdout.splitlines():
         record: Mapping[str, object] = loads(line)

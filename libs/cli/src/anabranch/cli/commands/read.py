@@ -12,7 +12,7 @@ from anabranch.cli.byte_target import ByteTarget
 from anabranch.cli.commands.read_output import Printer, ReadOutput
 from anabranch.cli.events import HEAD, TAIL, EventBatch, GroupReadRequest, ReadRequest
 from anabranch.cli.session import ClusterAddress, run_async, session_on
-from anabranch.cli.transfer_progress import TransferProgress, shows_progress
+from anabranch.cli.transfer_progress import NO_TERMINAL, TransferProgress, shows_progress
 from anabranch.client.reading.times.instants import looks_like_time
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.runtime.clock import SystemClock
@@ -24,8 +24,6 @@ _RAW = ReadOutput()
 _HERE = ClusterAddress()
 POSITION_LENGTH_MIN = 32
 STDOUT = 1
-NO_TERMINAL = -1
-"""Stands for the descriptor of a file."""
 
 B = TypeVar("B")
 

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from anabranch.cli.figures import counted
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, Shown, run_with_client
+from anabranch.cli.waiting_line import waiting
 from anabranch.client import Client
 from anabranch.common.errors import AnabranchError, BinaryNotFound, InvalidRequest, from_body
 
@@ -50,7 +51,8 @@ def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -
         raise InvalidRequest("a timeout must be positive", timeout=timeout)
 
     async def perform(client: Client, output: Output) -> None:
-        flushed = await client.cluster.flush_to_tier2(timeout_s=timeout)
+        with waiting("moving data to tier 2"):
+            flushed = await client.cluster.flush_to_tier2(timeout_s=timeout)
         output.done(
             f"flushed {counted(len(flushed), 'container')} to tier 2", {"flushed": list(flushed)}
         )
@@ -117,9 +119,10 @@ def _run_program(name: str, arguments: list[str]) -> tuple[list[Mapping[str, obj
     Raises the program's error, and BinaryNotFound if it is not installed.
     """
     command = [sys.executable, "-P", "-m", f"anabranch.segstore.{name}", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
-    )
+    with waiting("reading the journal"):
+        done = subprocess.run(
+            command, capture_output=True, timeout=PROGRAM_S_MAX, check=False, text=True
+        )
     if done.stderr:
         raise _told_error(done.stderr)
     return [loads(line) for line in done.stdout.splitlines()], done.returncode

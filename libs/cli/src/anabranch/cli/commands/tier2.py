@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from anabranch.cli.figures import counted
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, Shown, run_async
-from anabranch.cli.transfer_progress import TransferProgress, shows_progress
+from anabranch.cli.transfer_progress import NO_TERMINAL, TransferProgress, shows_progress
 from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
 from anabranch.common.errors import AnabranchError, Corrupt
 from anabranch.common.model.cluster import Abandonment
@@ -33,7 +33,6 @@ from anabranch.common.storage.streams import audit_streams, list_streams
 from anabranch.common.tier2.state import SegmentState
 
 CALL_S_MAX = 60.0
-NO_TERMINAL = -1
 CONTAINER_COLUMNS = (
     "container", "manifest", "epoch", "applied", "segments", "chunks", "bytes", "log", "abandoned",
 )  # fmt: skip
