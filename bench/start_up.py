@@ -5,8 +5,8 @@
 One cluster is started again and again on one data directory; the first start, which creates it, is
 reported apart. Seconds count from the start of the command. For each part: when its process is
 started, when its program has loaded, so that it says what it waits for, and when it is ready.
-Processor time counts until everything is ready. Run it on an idle machine, and compare processor
-time rather than seconds if that is not to be had.
+Processor time counts until everything is ready; several parts of one program share a figure. Run
+it on an idle machine, and compare processor time rather than seconds if that is not to be had.
 """
 
 import json
@@ -84,8 +84,7 @@ def start_once(directory: str, options: Sequence[str], clock: Stopwatch) -> Star
             for line in lines_of(process):
                 if line["event"] == "ready":
                     ready = clock.now() - begun
-                    cpu = {name: cpu_seconds([pid]) for name, pid in processes(process.pid)}
-                    return Start(ready, seen.started, seen.loaded, seen.ready, cpu)
+                    return Start(ready, seen.started, seen.loaded, seen.ready, cpu_of(process.pid))
                 if line["event"] == "part":
                     seen.note(line, clock.now() - begun)
         finally:
@@ -99,11 +98,13 @@ def lines_of(process: "subprocess.Popen[str]") -> Iterator[dict[str, object]]:
     return map(json.loads, process.stdout)
 
 
-def processes(pid: int) -> Iterator[tuple[str, int]]:
-    """The command and its children, each with a name for its processor time."""
-    yield "up", pid
+def cpu_of(pid: int) -> dict[str, float]:
+    """The processor time of the command, and of its children by the program that they run."""
+    pids = {"up": [pid]}
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        yield name_of(Path(f"/proc/{child}/cmdline").read_bytes()), int(child)
+        name = name_of(Path(f"/proc/{child}/cmdline").read_bytes())
+        pids.setdefault(name, []).append(int(child))
+    return {name: cpu_seconds(those) for name, those in pids.items()}
 
 
 def name_of(command_line: bytes) -> str:

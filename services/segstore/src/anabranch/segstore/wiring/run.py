@@ -35,7 +35,9 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     metrics = StoreMetrics(lifetime.telemetry.metrics)
     commits = Commits(metrics, clock, clock.now_ns)
     _log.info("settings", **settings.describe())
+    lifetime.set_ready("journal", False, "the store reads it")
     with opened_log(settings, clock, ids, commits) as log:
+        lifetime.set_ready("journal", False, "starting")
         keeps = settings.journal == "disk"
         node_id = kept_node_id(settings.data_dir, ids, log) if keeps else ids.new_id()
         storage = await open_chunk_storage(
