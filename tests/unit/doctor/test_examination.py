@@ -18,7 +18,7 @@ from anabranch.cli.doctor.showing import rows_of, show, summary
 from anabranch.cli.doctor.sight import sight_of
 from anabranch.cli.output import Form, Output
 from anabranch.cli.target import Target
-from anabranch.common.errors import InvalidRequest, Unavailable
+from anabranch.common.errors import InvalidRequest, StreamNotFound, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
@@ -40,6 +40,11 @@ def checks(*gathers: Callable[[], Awaitable[int]]) -> list[Check]:
         check(f"check-{number}", "a number", gather, lambda found: ok(f"{found}"))
         for number, gather in enumerate(gathers)
     ]
+
+
+async def test_a_remedy_is_in_the_words_of_the_command() -> None:
+    (found,) = await examine(checks(raising(StreamNotFound("no such", stream="a/b"))), CLOCK)
+    assert "anabranch stream list a" in found.finding.remedy
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ async def problem_of(work: Callable[[], Awaitable[None]], seconds_max: float) ->
     except TimeoutError:
         return Problem("there was no answer in time", LATE_REMEDY)
     except AnabranchError as error:
-        return Problem(str(error), error.remedy)
+        return Problem(str(error), error.remedy_for("command"))
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return Problem(f"{error.strerror or error}{place}", ACCESS_REMEDY)

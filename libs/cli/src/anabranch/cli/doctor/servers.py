@@ -52,7 +52,8 @@ class Servers:
             target = nats_target(self._where())
             connection = await connect_nats(target, NAME, deadline_s=CONNECT_S_MAX)
         except AnabranchError as error:
-            raise CannotLook(f"NATS cannot be reached: {error.message}", error.remedy) from error
+            why = f"NATS cannot be reached: {error.message}"
+            raise CannotLook(why, error.remedy_for("command")) from error
         self._stack.push_async_callback(close_nats, connection)
         return connection
 

@@ -15,7 +15,7 @@ from anabranch.cli.doctor.finding import CannotLook
 from anabranch.cli.doctor.machine import Machine
 from anabranch.cli.support.document import Document, Part, single
 from anabranch.cli.support.redaction import MASK, is_secret_name
-from anabranch.cli.target import ENDPOINTS_FILE
+from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 from anabranch.common.runtime.threads import run_in_daemon
 
 OWN = "ANABRANCH_"

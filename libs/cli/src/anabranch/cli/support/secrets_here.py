@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from anabranch.cli.support.redaction import is_secret_name
-from anabranch.cli.target import ENDPOINTS_FILE
+from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
 OWN = "ANABRANCH_"
 FILE_BYTES_MAX = 64 * 1024

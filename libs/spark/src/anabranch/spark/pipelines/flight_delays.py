@@ -168,7 +168,7 @@ def main(arguments: Sequence[str]) -> int:
             report = run(session, chosen.stream, option, chosen.out, progress)
             progress.phase("stopping")
     except AnabranchError as error:
-        sys.stderr.write(f"{error}; {error.remedy}\n")
+        sys.stderr.write(f"{error}; {error.remedy_for('command')}\n")
         return EXIT_FAILED
     except SparkFailed as error:
         sys.stderr.write(f"{error}\n")

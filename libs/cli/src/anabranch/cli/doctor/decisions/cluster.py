@@ -125,7 +125,7 @@ def work(found: Pending) -> Finding:
         first = failing[0]
         error = first.last_error
         why = f": {error.message}" if error is not None else ""
-        remedy = error.remedy if error is not None else ""
+        remedy = error.to_error().remedy_for("command") if error is not None else ""
         return warning(
             f"the next step of {_places(failing)} fails{why}",
             remedy or "`anabranch operation work` shows the steps and their errors",

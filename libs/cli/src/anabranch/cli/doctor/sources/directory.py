@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from anabranch.cli.target import ENDPOINTS_FILE
+from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
 LOOPBACK = "127.0.0.1"
 LOCKS = Path("/proc/locks")
