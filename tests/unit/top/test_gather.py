@@ -20,7 +20,7 @@ from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import QueryFailed
 from anabranch.common.contracts.stream_queries import CutFound
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import CorruptEvent, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from kit.client_bench import STREAM, Bench, bench, writer_settings
 from kit.fake_admin import AdminController
@@ -33,14 +33,18 @@ PARKED = ParkedDescription(
 
 @dataclass
 class Fickle(AdminController):
-    """Refuses the queries that `refused` names. Each segment is `grown` bytes longer than usual."""
+    """Refuses the queries that `refused` names, and everything about the stream `broken`. Each
+    segment is `grown` bytes longer than usual."""
 
     refused: frozenset[str] = frozenset()
     grown: int = 0
+    broken: str = ""
 
     def answer(self, name: str, data: bytes) -> Contract:
         if name in self.refused:
             return QueryFailed(error=ErrorBody.of(Unavailable("this part is away")))
+        if self.broken and name == "segment_rates" and f'"{self.broken}"'.encode() in data:
+            return QueryFailed(error=ErrorBody.of(CorruptEvent("its history is damaged")))
         found = super().answer(name, data)
         if name == "tail_cut" and isinstance(found, CutFound):
             longer = [
@@ -179,6 +183,19 @@ async def test_a_part_that_fails_keeps_its_last_value_and_the_others_go_on(
             assert part == replace(old, trouble=part.trouble)
             assert "away" in part.trouble
         assert getattr(again, name).trouble == ""
+
+
+async def test_a_stream_that_cannot_be_looked_at_says_why_and_the_others_have_their_load() -> None:
+    async with world() as w:
+        await w.bench.client.streams.create("plant/damaged")
+        w.controller.broken = "damaged"
+        found = await taken(w)
+
+    assert found.streams.trouble == ""
+    assert found.streams.value is not None
+    doing = {line.stream: line.doing for line in found.streams.value.lines}
+    assert "its history is damaged" in doing["plant/damaged"]
+    assert doing[STREAM] == ""
 
 
 async def test_a_group_whose_store_is_away_says_so_and_the_others_have_their_lag() -> None:

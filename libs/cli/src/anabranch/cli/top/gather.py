@@ -135,6 +135,7 @@ class Gatherer:
             bytes_per_s=load.bytes_per_s,
             over_s=load.over_s,
             scaling=load.scaling or line.scaling,
+            doing=line.doing or load.doing,
         )
 
     async def _ask_load(self, name: str, described: StreamDescription) -> None:
@@ -151,6 +152,11 @@ class Gatherer:
                 self._loads[name] = line = lines.with_growth(line, await self._growth(name))
         except NotFound:
             return  # deleted meanwhile
+        except Retry:
+            raise  # the cluster does not answer, so no other stream would
+        except AnabranchError as error:
+            line = replace(lines.stream_line(described), doing=f"unknown load: {error}")
+            self._loads[name] = line
         self._stream_rotation.answered(name, line.events_per_s or 0.0)
 
     async def _growth(self, name: str) -> Growth | None:
@@ -178,7 +184,7 @@ class Gatherer:
             line = lines.group_line(await group.status())
         except NotFound:
             return  # deleted meanwhile
-        except Retry as error:
+        except AnabranchError as error:
             line = GroupLine(name, str(error))
         finally:
             await group.close()
