@@ -1,14 +1,24 @@
 """Which cluster a command talks to, the file of contexts, and how `anabranch up` registers."""
 
+import fcntl
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from anabranch.cli import contexts
 from anabranch.cli.__main__ import run
-from anabranch.cli.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
+from anabranch.cli.contexts import (
+    Context,
+    Contexts,
+    change_contexts,
+    contexts_file,
+    load_contexts,
+    save_contexts,
+)
 from anabranch.cli.target import find_target, shown_address
 from anabranch.cli.up.registration import free_name, is_alive, registered
 from anabranch.common.errors import InvalidRequest, InvalidSetting
@@ -73,6 +83,30 @@ def test_contexts_are_saved_whole_and_for_the_user_alone(tmp_path: Path) -> None
     assert load_contexts(file) == SAVED
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["contexts.json"]
+
+
+def test_of_two_changes_at_once_none_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "contexts.json"
+
+    def add(number: int) -> None:
+        change_contexts(file, lambda saved: saved.add(f"c{number}", PRODUCTION))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(24)))
+    assert len(load_contexts(file).named) == 24
+
+
+def test_a_lock_that_is_not_released_is_named_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts, "LOCK_PAUSE_S", 0.0)
+    file = tmp_path / "contexts.json"
+    save_contexts(file, SAVED)
+    with file.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(InvalidSetting, match="contexts"):
+            change_contexts(file, lambda saved: saved.remove("local"))
+    assert load_contexts(file) == SAVED
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"contexts": {"a": {"ftp": "x"}}, "current": ""}'])

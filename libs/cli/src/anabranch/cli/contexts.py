@@ -2,21 +2,26 @@
 
 They are in ``contexts.json`` in the user's configuration directory (``$XDG_CONFIG_HOME/anabranch``,
 by default ``~/.config/anabranch``), readable by the user alone: an address may hold a password. The
-file is replaced whole, so that a reader never sees half of it.
+file is replaced whole, so that a reader never sees half of it, and changed under a lock, so that
+of two changes at once none is lost.
 
 `anabranch up` registers its cluster while it runs. It makes its context the current one unless the
 user has chosen another cluster that still stands.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from anabranch.common.errors import InvalidRequest, InvalidSetting
 
 CONTEXT_COUNT_MAX = 1000
+LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
+"""Two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,8 @@ class Contexts:
     def registered(self, name: str, context: Context) -> "Contexts":
         """The contexts while an `anabranch up` runs; its own is current unless the user chose."""
         chosen = self.named.get(self.current)
-        keep = chosen is not None and not chosen.up_pid and self.current != name
         added = self.add(name, context)
-        return added if keep else added.use(name)
+        return added if chosen is not None and not chosen.up_pid else added.use(name)
 
     def withdrawn(self, name: str, up_pid: int) -> "Contexts":
         """The contexts after this `anabranch up` ended; another one's registration stays."""
@@ -134,6 +138,38 @@ def save_contexts(file: Path, contexts: Contexts) -> None:
         new.replace(file)
     except OSError as error:
         raise _unusable(file, error.strerror or str(error)) from error
+
+
+def change_contexts(file: Path, change: Callable[[Contexts], Contexts]) -> Contexts:
+    """Load, change and save the contexts; returns the changed ones.
+
+    Raises InvalidSetting, and the errors of `change`, which leave the file as it is.
+    """
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from error
+    try:
+        _lock(file, lock)
+        changed = change(load_contexts(file))
+        save_contexts(file, changed)
+    finally:
+        os.close(lock)
+    return changed
+
+
+def _lock(file: Path, lock: int) -> None:
+    """Take the lock, which others hold only while they read and write one small file."""
+    pause = threading.Event()
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pause.wait(LOCK_PAUSE_S)
+        else:
+            return
+    raise _unusable(file, "another command is changing it and does not end")
 
 
 def _unusable(file: Path, cause: str) -> InvalidSetting:

@@ -3,7 +3,13 @@
 import os
 from pathlib import Path
 
-from anabranch.cli.contexts import Context, contexts_file, load_contexts, save_contexts
+from anabranch.cli.contexts import (
+    Context,
+    Contexts,
+    change_contexts,
+    contexts_file,
+    load_contexts,
+)
 from anabranch.cli.figures import NONE
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, Shown
@@ -37,21 +43,25 @@ def add(
     data_dir
         Data directory of a cluster on this machine.
     """
-    directory = "" if data_dir is None else str(data_dir.absolute())
+    directory = str(data_dir.absolute()) if data_dir else ""
     if bool(http) + bool(nats) + bool(directory) != 1:
         raise InvalidRequest(
             "a context has one address", remedy="give one of --http, --nats and --data-dir"
         )
     file = contexts_file(os.environ)
-    saved = load_contexts(file).add(name, Context(http=http, nats=nats, data_dir=directory))
-    save_contexts(file, saved if saved.current else saved.use(name))
+    context = Context(http=http, nats=nats, data_dir=directory)
+
+    def change(saved: Contexts) -> Contexts:
+        added = saved.add(name, context)
+        return added if added.current else added.use(name)
+
+    change_contexts(file, change)
     Output(shown.form).done(f"saved context {name}", {"context": name, "file": str(file)})
 
 
 def use(name: str, /, *, shown: Shown = _SHOWN) -> None:
     """Choose the cluster of later commands."""
-    file = contexts_file(os.environ)
-    save_contexts(file, load_contexts(file).use(name))
+    change_contexts(contexts_file(os.environ), lambda saved: saved.use(name))
     Output(shown.form).done(f"commands now talk to {name}", {"context": name})
 
 
@@ -86,8 +96,7 @@ def show(*, connection: Connection = _HERE) -> None:
 
 def remove(name: str, /, *, shown: Shown = _SHOWN) -> None:
     """Forget a saved context."""
-    file = contexts_file(os.environ)
-    save_contexts(file, load_contexts(file).remove(name))
+    change_contexts(contexts_file(os.environ), lambda saved: saved.remove(name))
     Output(shown.form).done(f"removed context {name}", {"context": name})
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from anabranch.cli.contexts import (
     Context,
     Contexts,
+    change_contexts,
     contexts_file,
-    load_contexts,
-    save_contexts,
 )
 from anabranch.common.errors import InvalidRequest, InvalidSetting
 
@@ -50,19 +49,23 @@ def registered(
 ) -> Iterator[Registration]:
     """Register the cluster in this directory for the duration of the block."""
     file, pid = contexts_file(environment), os.getpid()
-    try:
-        saved = load_contexts(file)
+    name = ""
+
+    def register(saved: Contexts) -> Contexts:
+        nonlocal name
         name = free_name(saved, wished, is_alive)
-        saved = saved.registered(name, Context(data_dir=str(data_dir), up_pid=pid))
-        save_contexts(file, saved)
+        return saved.registered(name, Context(data_dir=str(data_dir), up_pid=pid))
+
+    try:
+        saved = change_contexts(file, register)
     except (InvalidSetting, InvalidRequest) as error:
-        yield Registration(trouble=f"{error}; {error.remedy}")
+        yield Registration(trouble=f"{error}; {error.remedy_for('command')}")
         return
     try:
         yield Registration(name, is_current=saved.current == name)
     finally:
         with contextlib.suppress(InvalidSetting, InvalidRequest):
-            save_contexts(file, load_contexts(file).withdrawn(name, pid))
+            change_contexts(file, lambda now: now.withdrawn(name, pid))
 
 
 def is_alive(pid: int) -> bool:
