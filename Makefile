@@ -110,7 +110,7 @@ prose: setup
 	@PYTHONPATH=tests $(BIN)/python -m tidy.prose $(ARGS)
 
 ## make check     linters, types, import rules, project rules, drift of the lock, asyncapi.json,
-##                wire.md and errors.md
+##                wire.md, errors.md and command.md
 .PHONY: check
 check: setup
 	$(BIN)/ruff check

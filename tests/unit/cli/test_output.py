@@ -61,6 +61,12 @@ def test_many_things_are_a_table_for_people_and_a_line_each_for_programs() -> No
             assert "[Errno 5] io" in out.getvalue()
 
 
+def test_a_table_without_rows_is_its_title() -> None:
+    out = io.StringIO()
+    Output(Form.TABLE, out).table("nothing", [])
+    assert out.getvalue() == "nothing\n"
+
+
 def test_a_table_in_a_pipe_cuts_nothing_off() -> None:
     out = io.StringIO()
     Output(Form.TABLE, out).rows(("node",), [("0123456789" * 12,)], [])

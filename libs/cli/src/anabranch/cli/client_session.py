@@ -80,7 +80,7 @@ class Session:
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
         """Batches up to the end or the count; none if the count is below 1. To be closed by the
-        caller. Raises InvalidRequest for a start or an end that is none of the stream's."""
+        caller. Raises InvalidRequest for a start or an end that belongs to another stream."""
         async with await self._reader(stream, request) as reader:
             incarnation = await self._incarnation(stream) if request.positions else 0
             left = request.count
@@ -91,8 +91,10 @@ class Session:
                 if left is not None:
                     batch = batch.before(batch.start.event_index + left)
                     left -= len(batch)
-                behind = Standpoint(stream, incarnation, reader.positions())
-                yield StreamBatch(batch, behind if request.positions else None)
+                behind = None
+                if request.positions:
+                    behind = Standpoint(stream, incarnation, reader.positions())
+                yield StreamBatch(batch, behind)
 
     async def read_arrow(
         self, stream: str, request: ReadRequest

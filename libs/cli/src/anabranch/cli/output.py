@@ -110,7 +110,8 @@ class Output:
     def _columns(self, rows: Sequence[Sequence[str]]) -> None:
         """Aligned columns, two spaces apart; further lines of a value stand below it."""
         cells = [[cell.split("\n") for cell in row] for row in rows]
-        widths = [max(len(line) for row in cells for line in row[at]) for at in range(len(rows[0]))]
+        columns = zip(*cells, strict=True)
+        widths = [max(len(line) for cell in column for line in cell) for column in columns]
         for row in cells:
             for number in range(max(len(lines) for lines in row)):
                 texts = (lines[number] if number < len(lines) else "" for lines in row)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from anabranch.cli.contexts import Context, Contexts
 from anabranch.common.errors import InvalidRequest, InvalidSetting
+from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
 DATA_DIR_DEFAULT = Path("out/anabranch")
-ENDPOINTS_FILE = "endpoints.json"
 _PASSWORD = re.compile(r"^([a-z+]+://)[^/]*@")
 VARIABLES = {
     "http": "ANABRANCH_HTTP",

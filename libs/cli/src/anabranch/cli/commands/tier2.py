@@ -6,6 +6,7 @@ They read and never write; `verify` reads everything.
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -160,17 +161,16 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
     async def perform(storage: ChunkStorage, output: Output) -> int:
         tally = _Tally()
         stream = sys.stderr if shows_progress(sys.stderr, NO_TERMINAL, os.environ) else None
-        progress = TransferProgress(stream, SystemClock(), None)
-        for number in await _chosen(storage, container):
-            try:
-                found = await read_catalog(storage, number)
-            except AnabranchError as error:
-                tally.fault(output, f"container {number}", f"{error.code}: {error}")
-                continue
-            async for audit in audit_container(storage, number, found):
-                tally.add(output, audit)
-                progress.show(tally.events, tally.size_bytes, 0)
-        progress.close()
+        with closing(TransferProgress(stream, SystemClock(), None)) as progress:
+            for number in await _chosen(storage, container):
+                try:
+                    found = await read_catalog(storage, number)
+                except AnabranchError as error:
+                    tally.fault(output, f"container {number}", f"{error.code}: {error}")
+                    continue
+                async for audit in audit_container(storage, number, found):
+                    tally.add(output, audit)
+                    progress.show(tally.events, tally.size_bytes, 0)
         if container is None:
             async for prefix, told in audit_streams(storage):
                 if isinstance(told, Corrupt):

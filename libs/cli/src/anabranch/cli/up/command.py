@@ -12,13 +12,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from anabranch.cli.target import DATA_DIR_DEFAULT
 from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.progress import Place, Progress
 from anabranch.cli.up.registration import Registration, registered
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import SystemClock
 
-DATA_DIR_DEFAULT = Path("out/anabranch")
 TICK_S = 0.25
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from anabranch.common.adapters.local_disk import make_durably, write_durably
 from anabranch.common.errors import DirectoryInUse, DirectoryUnusable, FormatTooNew
-from anabranch.common.runtime.nats_target import ENDPOINTS_FILE
+from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
 FORMAT = 1
 PRIVATE = 0o700

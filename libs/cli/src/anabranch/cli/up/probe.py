@@ -37,6 +37,8 @@ async def ask(probe: NatsProbe | RedisProbe | HealthProbe) -> Answer:
         return Answer(False, "its program loads")  # its port file, or its socket, is missing
     except OSError:
         return Answer(False, "it does not listen yet")
+    except ValueError:
+        return Answer(False, "its answer cannot be read")
 
 
 def has_room(folder: Path) -> bool:

@@ -1,8 +1,11 @@
-"""Addresses in settings: where a service listens, and the URLs of HTTP servers. Pure."""
+"""Addresses: where a service listens, the URLs of HTTP servers, the file of a cluster's. Pure."""
 
 from urllib.parse import urlsplit
 
 from anabranch.common.errors import InvalidSetting
+
+ENDPOINTS_FILE = "endpoints.json"
+"""The file in a data directory that names the addresses of its cluster."""
 
 
 def parse_bind(bind: str) -> tuple[str, int]:

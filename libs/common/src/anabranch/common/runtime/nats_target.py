@@ -21,8 +21,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from anabranch.common.errors import InvalidSetting, Unauthorized, Unavailable
+from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
-ENDPOINTS_FILE = "endpoints.json"
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _ENCRYPTED = ("tls", "wss")
 
