@@ -11,7 +11,7 @@ class EventSink:
     """Takes events for an entered writer, which waits for the rest when it is left; also for that
     of a transaction or a part of one.
 
-    `events` and `size_bytes` count what it has taken, `durable` the events that were durable at the
+    `events` and `size_bytes` count the events taken, `durable` the events that were durable at the
     last flush.
     """
 

@@ -1,4 +1,4 @@
-"""The line that a long wait shows on a terminal's stderr: what goes on, and for how long.
+"""The line that a long wait shows on a terminal's stderr: the work, and its duration.
 
 For work whose progress only another process knows. The line appears after two seconds and is erased
 at the end. A thread renews it, because the work may block the thread that called it.

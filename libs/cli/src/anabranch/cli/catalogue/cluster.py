@@ -1,4 +1,4 @@
-"""The commands for the people who run a cluster, and for the damage that can happen to it."""
+"""The commands for operators, and for the damage that can happen to a cluster."""
 
 from anabranch.cli.catalogue.row import Command, Group
 

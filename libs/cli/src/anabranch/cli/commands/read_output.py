@@ -27,7 +27,7 @@ class Printer(Protocol[B]):
     def write(self, batch: B) -> None: ...
 
     def close(self) -> None:
-        """Print what follows the last batch."""
+        """Print the end, behind the last batch."""
         ...
 
 

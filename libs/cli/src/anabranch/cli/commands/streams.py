@@ -176,7 +176,7 @@ def cut(
 
 
 def _state(found: Fields) -> Fields:
-    """What people want to know; `anabranch stream config` shows the configuration."""
+    """The state for people; `anabranch stream config` shows the configuration."""
     shown = {name: value for name, value in found.items() if name not in ("config", "intents")}
     kinds = [str(one.get("kind", "change")) for one in found["intents"]]
     return shown | {"pending_changes": kinds}

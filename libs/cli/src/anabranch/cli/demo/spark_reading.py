@@ -1,6 +1,6 @@
 """Runs the pipeline of flight delays on tier 2, as a separate program.
 
-The program tells on its standard output what it does, one JSON object per line, and ends with its
+The program reports its progress on its standard output, one JSON object per line, and ends with its
 report.
 """
 
@@ -24,7 +24,7 @@ LOG = "pipeline.log"
 _DOING = b'{"doing"'
 
 Tell = Callable[[str, int, int], None]
-"""Takes what Spark does, and how many of how many tasks are done; 0 of 0: it is not known."""
+"""Takes the phase of Spark, the number of finished tasks, and their total; 0 of 0: unknown."""
 
 
 async def run_pipeline(stream: str, tier2_url: str, out: Path, tell: Tell) -> SparkOutcome:
