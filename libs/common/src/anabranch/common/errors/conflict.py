@@ -52,6 +52,40 @@ class StreamExists(Conflict):
     )
 
 
+class TableExists(Conflict):
+    """A key-value table of this name exists. Fields: table."""
+
+    code = "table-exists"
+    default_remedy = Remedy(
+        "use the existing table, or choose another name",
+        api='use it, or choose another name; `client.tables.describe("{table}")` describes it',
+        http="use it, or choose another name; `GET {table_path}` describes it",
+        command="use it, or choose another name; `anabranch table describe {table}` describes it",
+    )
+
+
+class TableSealed(Conflict):
+    """The key-value table is sealed, or about to be, and stays read-only. Fields: table."""
+
+    code = "table-sealed"
+    default_remedy = Remedy("write to another table; a sealed one stays read-only")
+
+
+class VersionMismatch(Conflict):
+    """The entry has another version than the update expects. Fields: table, key (as text), version
+    (of the entry at present)."""
+
+    code = "version-mismatch"
+    default_remedy = Remedy("read the entry, and repeat the update with its version")
+
+
+class KeyExists(VersionMismatch):
+    """The key to insert has an entry. Fields: table, key (as text), version."""
+
+    code = "key-exists"
+    default_remedy = Remedy("read the entry, and replace it with its version")
+
+
 class StreamSealed(Conflict):
     """The stream is sealed, or about to be, and stays read-only. Fields: stream."""
 

@@ -11,6 +11,13 @@ class InvalidName(Invalid):
     default_remedy = Remedy("use ASCII letters, digits, dots and hyphens")
 
 
+class InvalidKey(Invalid):
+    """A key does not fit the configuration of its table. Fields: size, expected or limit."""
+
+    code = "invalid-key"
+    default_remedy = Remedy("use keys of the sizes with which the table was created")
+
+
 class InvalidRequest(Invalid):
     """A value of the request is wrong, or values contradict each other."""
 

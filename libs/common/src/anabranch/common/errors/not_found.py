@@ -32,6 +32,36 @@ class StreamNotFound(NotFound):
     )
 
 
+class TableNotFound(NotFound):
+    """There is no key-value table of this name. Fields: table."""
+
+    code = "table-not-found"
+    default_remedy = Remedy(
+        "check the name, or create the table",
+        api='`client.tables.list("{scope}")` lists the tables; '
+        '`client.tables.create("{table}")` creates it',
+        http="`GET /v1/scopes/{scope}/tables` lists the tables; "
+        "`POST /v1/scopes/{scope}/tables` creates one",
+        command="`anabranch table list {scope}` lists the tables; "
+        "`anabranch table create {table}` creates it",
+    )
+
+
+class KeyNotFound(NotFound):
+    """The table has no entry of this key. Fields: table, key (as text)."""
+
+    code = "key-not-found"
+    default_remedy = Remedy("check the key, or insert it")
+
+
+class VersionCompacted(NotFound):
+    """Compaction has dropped the changes after this version. Fields: table, partition, version,
+    start (the oldest version from which changes are left)."""
+
+    code = "version-compacted"
+    default_remedy = Remedy("read all entries, and watch from the position of that snapshot")
+
+
 class SegmentNotFound(NotFound):
     """The stream has no such segment, or a truncation deleted it. Fields: stream, segment."""
 

@@ -19,7 +19,7 @@ Door = Literal["api", "http", "command"]
 FieldValue = str | int | float | bool | None
 
 DOORS: tuple[Door, ...] = get_args(Door)
-_PATHS = {"stream": "streams", "group": "readergroups"}
+_PATHS = {"stream": "streams", "group": "readergroups", "table": "tables"}
 _SEGMENT_PARTS = 3
 _INTERNAL = "_"
 
@@ -62,8 +62,9 @@ def filled(words: str, places: Mapping[str, str]) -> str:
 def places_of(fields: Mapping[str, FieldValue]) -> dict[str, str]:
     """The values of placeholders: the fields, and the names that follow from them.
 
-    A stream and a reader group are `scope/name`, even if a field holds the bare name beside
-    `scope`; a segment's name gives its stream. `stream_path` and `group_path` are paths over HTTP.
+    A stream, a reader group and a table are `scope/name`, even if a field holds the bare name
+    beside `scope`; a segment's name gives its stream. `stream_path`, `group_path` and `table_path`
+    are paths over HTTP.
     """
     found = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     parts = found.get("segment", "").split("/")

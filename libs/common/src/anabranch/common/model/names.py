@@ -8,7 +8,9 @@ name>#transaction.<32 digits of the transaction>``, and the segment of a transac
 parent's name>#transaction.<32 digits of the transaction>.<32 digits of the part>``.
 
 The system keeps an *internal* stream for itself: its name begins with an underscore, which the
-names of users may not contain. It is not listed, but has segments like any other stream.
+names of users may not contain. It is not listed, but has segments like any other stream. The
+partitions of the key-value table ``scope/table`` are table segments, which are named like segments
+of the internal stream ``scope/_TABLE<table>``.
 
 A name gives the kind of a segment. The store reads it from the name when it creates a segment and
 when it decodes data of older releases, and keeps the kind with the segment.
@@ -30,6 +32,8 @@ STREAM_NAME_LENGTH_MAX = 250
 
 INTERNAL_MARK = "_"
 INTERNAL_NAME_LENGTH_MAX = 255
+TABLE_PREFIX = "_TABLE"
+TABLE_NAME_LENGTH_MAX = INTERNAL_NAME_LENGTH_MAX - len(TABLE_PREFIX)
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _TRANSIENT_NAME = re.compile(r"(?P<parent>.+)#transient\.[0-9a-f]{32}")
@@ -201,13 +205,17 @@ class SegmentKind(IntEnum):
     """The bytes of a transaction, or of one of its parts, beside a segment of a stream."""
     TRANSIENT = 2
     """The bytes of one connection, to be merged into the parent as a whole."""
+    TABLE = 3
+    """A partition of a key-value table: its updates, as table blocks."""
 
 
 def segment_kind(name: str) -> SegmentKind:
     """The kind of a segment with this name."""
     if transaction_segment(name) is not None:
         return SegmentKind.TRANSACTION
-    return SegmentKind.STREAM if transient_parent(name) is None else SegmentKind.TRANSIENT
+    if transient_parent(name) is not None:
+        return SegmentKind.TRANSIENT
+    return SegmentKind.TABLE if f"/{TABLE_PREFIX}" in name else SegmentKind.STREAM
 
 
 def _is_int31(digits: str) -> bool:

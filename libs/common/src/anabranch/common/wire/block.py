@@ -18,7 +18,7 @@ payloads, so no event in it can exceed the limit.
 An event over `EVENT_SIZE_BYTES_MAX` is *large*. A block with FLAG_PART has no events and no
 columns; its payload is a piece of a large event, and readers skip it. A block with FLAG_LARGE has
 one event, whose payload is a `LargeReference` to the parts, which lie before it in the same
-segment.
+segment. A block with FLAG_TABLE holds entries of a key-value table instead of events (`table.py`).
 
 Columns make Python fast: encoding is two C-level joins, decoding is one cumulative sum with lazy
 slices, and lengths and payloads convert to an Arrow binary column. The checksum covers the stored
@@ -54,7 +54,8 @@ FLAG_KEYS = 1
 FLAG_TIMESTAMPS = 2
 FLAG_PART = 4
 FLAG_LARGE = 8
-_FLAGS_KNOWN = FLAG_KEYS | FLAG_TIMESTAMPS | FLAG_PART | FLAG_LARGE
+FLAG_TABLE = 16
+_FLAGS_KNOWN = FLAG_KEYS | FLAG_TIMESTAMPS | FLAG_PART | FLAG_LARGE | FLAG_TABLE
 
 NO_KEY = 0xFFFF
 KEY_SIZE_BYTES_MAX = 8192
@@ -186,6 +187,8 @@ def _kind_right(header: BlockHeader) -> bool:
             and (header.event_count, header.keys_size) == (0, 0)
             and 0 < header.payloads_size <= PART_SIZE_BYTES_MAX
         )
+    if header.flags & FLAG_TABLE and header.flags != FLAG_TABLE | FLAG_KEYS:
+        return False
     if header.flags & FLAG_LARGE:
         return (header.event_count, header.payloads_size) == (1, LARGE_REFERENCE_SIZE_BYTES)
     return header.event_count > 0

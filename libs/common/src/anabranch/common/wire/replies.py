@@ -100,6 +100,46 @@ class SegmentRead(Message, frozen=True, kw_only=True):
     end_of_segment: bool = False
 
 
+class TableUpdated(Message, frozen=True, kw_only=True):
+    """The answer of UpdateTable, once the performed units are durable.
+
+    `segment_number` identifies the segment's life and belongs to every version. The performed
+    entries, counted in their order, have the versions `version`, `version` + 1, …; `refused` is the
+    column of refusals (`wire.table`), ascending by unit. If all units were refused, `version` is
+    ABSENT.
+    """
+
+    segment_number: int
+    version: int
+    refused: bytes = b""
+
+
+class TableRead(Message, frozen=True, kw_only=True):
+    """The payload holds rows (`wire.table`). `more`: the range may have further entries.
+
+    `length` is the length of the segment up to which the rows include every update.
+    """
+
+    segment_number: int
+    length: int
+    more: bool = False
+
+
+class TableDescribed(Message, frozen=True, kw_only=True):
+    """A table segment. `start` and `length` in bytes, as of its log; `indexed` is the length up to
+    which the index has it. `entries`, and `live_size` (keys and values in bytes), count the entries
+    that the index knows, expired ones included until compaction drops them.
+    """
+
+    segment_number: int
+    start: int
+    length: int
+    indexed: int
+    entries: int
+    live_size: int
+    sealed: bool = False
+
+
 class Failed(Message, frozen=True, kw_only=True):
     """The request was refused or failed: the body of an `errors.AnabranchError`.
 
@@ -118,6 +158,6 @@ class Failed(Message, frozen=True, kw_only=True):
 REPLIES: Mapping[int, type[Message]] = {
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
-    50: AttributeValues, 51: SegmentCreated,
+    50: AttributeValues, 51: SegmentCreated, 52: TableUpdated, 53: TableRead, 54: TableDescribed,
 }  # fmt: skip
 """Every reply, by its number in packets: add, never change."""

@@ -26,8 +26,16 @@ from anabranch.common.wire.replies import (
     SegmentInfo,
     SegmentRead,
     SegmentsMerged,
+    TableDescribed,
+    TableRead,
+    TableUpdated,
     Truncated,
 )
+
+REQUESTS_IN_FLIGHT_MAX = 8
+"""Unanswered updates of one client on one table segment."""
+REQUESTS_REMEMBERED = 16
+"""The last updates of a client on a table segment whose answers the store can repeat."""
 
 
 class Request(Message, frozen=True, kw_only=True):
@@ -222,6 +230,58 @@ class ReadSegment(Request, frozen=True, kw_only=True):
     whole_appends: bool = True
 
 
+class UpdateTable(Request, frozen=True, kw_only=True):
+    """Perform the units of an update of a table segment; the payload is a table block.
+
+    `wire.table` defines the block and the columns. The entries of the block form consecutive
+    `units` (empty: one unit of all). A unit is performed whole, or refused if the condition of one
+    of its entries does not hold (`conditions`; empty: none). Units are decided in their order, and
+    each sees those before it. All performed units become durable and visible together.
+
+    `client_id` (16 bytes) and `request_number` (from 1) equal those in the block. A repetition gets
+    the first answer, as long as the number is among the client's last `REQUESTS_REMEMBERED` on this
+    segment; otherwise OutcomeUnknown. The numbers may arrive in any order, but a client must not
+    have more than `REQUESTS_IN_FLIGHT_MAX` unanswered ones. `segment_number` is the number of the
+    segment from which the versions in `conditions` are; 0: there are none. If the segment has
+    another number, each unit with a version is refused. → TableUpdated. Raises InvalidRequest,
+    SegmentSealed, OutcomeUnknown, and the errors of `parse_table_block`.
+    """
+
+    client_id: bytes
+    request_number: int
+    conditions: bytes = b""
+    units: bytes = b""
+    segment_number: int = 0
+
+
+class GetEntries(Request, frozen=True, kw_only=True):
+    """→ TableRead with one row per key of the payload (`encode_keys`), in its order, without keys.
+
+    The rows are durable, and include every acknowledged update. A key without an entry, or whose
+    entry has expired, has NO_ROW.
+    """
+
+
+class ScanEntries(Request, frozen=True, kw_only=True):
+    """→ TableRead with the entries whose table keys lie in [start, end), ascending.
+
+    Keys compare as unsigned bytes. `start` empty: from the first; `end` empty: to the last. At most
+    `count_max` rows and about `size_max` bytes, but at least one row. The next page starts at the
+    last key + ``00``. A page is a snapshot that includes every update that was acknowledged before
+    the request. `values` False: the rows have no values.
+    """
+
+    start: bytes = b""
+    end: bytes = b""
+    count_max: int = 1000
+    size_max: int = 2 * 1024 * 1024
+    values: bool = True
+
+
+class DescribeTable(Request, frozen=True, kw_only=True):
+    """→ TableDescribed."""
+
+
 class FlushContainer(Message, frozen=True, kw_only=True):
     """Move everything acknowledged so far to tier 2. → Done when the manifest is durable."""
 
@@ -261,5 +321,9 @@ REQUESTS = (
     RequestKind(17, ReadSegment, SegmentRead, "read"),
     RequestKind(16, Append, Appended),
     RequestKind(25, CreateTransient, SegmentCreated),
+    RequestKind(28, UpdateTable, TableUpdated),
+    RequestKind(29, GetEntries, TableRead),
+    RequestKind(30, ScanEntries, TableRead),
+    RequestKind(31, DescribeTable, TableDescribed),
 )
 """Every request and its reply; a `Failed` may come instead."""
