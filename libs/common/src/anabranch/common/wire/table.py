@@ -30,7 +30,7 @@ Columns (little-endian)::
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ from anabranch.common.wire.block import (
     FLAG_TABLE,
     HEADER_SIZE_BYTES,
     BlockHeader,
+    parse_header,
     verify_block,
 )
 from anabranch.common.wire.block_encoding import BlockColumns, encode_columns
@@ -244,6 +245,31 @@ def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
             return payload[_PUT_FOR.size :], time_ms + ttl_ms
         case form:
             raise MalformedBlock("an entry of a table block has an unknown form", form=form)
+
+
+def placed(block: TableBlock, offset: int, time_ms: int) -> TableBlock:
+    """The entries of a parsed update, as they are after `stamped` and an append at `offset`."""
+    later = time_ms - block.time_ms
+    return replace(
+        block,
+        time_ms=time_ms,
+        versions=range(offset, offset + len(block.keys)),
+        expires_ms=[until and until + later for until in block.expires_ms],
+    )
+
+
+def kept_entries(data: bytes, kept: Sequence[int], refusals: Sequence[Refusal]) -> bytes:
+    """The verified table block with only these entries (their numbers, ascending), and the
+    refusals of the others."""
+    header = parse_header(data)
+    keys, payloads = _columns(header, data[HEADER_SIZE_BYTES : header.size], 0)
+    keys, payloads = [keys[entry] for entry in kept], [payloads[entry] for entry in kept]
+    if refusals:
+        keys.append(b"")
+        payloads.append(_FORMS[REFUSED] + encode_refusals(refusals))
+    return _encode(
+        keys, payloads, header.writer_id, header.first_event_number, header.base_timestamp_ms
+    )
 
 
 def check_sizes(block: TableBlock) -> None:

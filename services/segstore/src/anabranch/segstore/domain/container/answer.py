@@ -43,6 +43,7 @@ from anabranch.common.wire.messages import (
     Truncated,
     TruncateSegment,
     UpdateAttributes,
+    UpdateTable,
 )
 from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX
 from anabranch.segstore.domain.container.circumstances import (
@@ -69,6 +70,13 @@ from anabranch.segstore.domain.container.decide import (
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.merge import decide_merge
 from anabranch.segstore.domain.container.transient import answer_create_transient
+from anabranch.segstore.domain.table.answer import (
+    CompactTable,
+    TruncateTable,
+    answer_compact,
+    answer_truncate_table,
+    answer_update_table,
+)
 
 
 def answer_create(state: SegmentMap, request: CreateSegment, around: Circumstances) -> Answer:
@@ -289,5 +297,8 @@ VERBS: Mapping[type[Request], Verb[Request]] = dict(
         _row(GetSegmentInfo, "segment info", answer_info, Sees.PENDING_WHILE_ROOM),
         _row(LocateOffset, "locate offset", answer_locate, Sees.DURABLE),
         _row(LocateTime, "locate time", answer_locate_time, Sees.DURABLE),
+        _row(UpdateTable, "update table", answer_update_table),
+        _row(CompactTable, "compact table", answer_compact),
+        _row(TruncateTable, "truncate table", answer_truncate_table),
     )
 )  # fmt: skip

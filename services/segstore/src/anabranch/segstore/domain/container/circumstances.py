@@ -10,8 +10,10 @@ from typing import Protocol
 
 from anabranch.common.tier2.state import SegmentState, TieredExtent
 from anabranch.common.wire.messages import Message
+from anabranch.common.wire.table import TableBlock
 from anabranch.segstore.domain.container.decide import Duplicate, Known, NoChange
 from anabranch.segstore.domain.container.operations import Operation
+from anabranch.segstore.domain.table.tail import Findings, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Answer:
     """The operation to log, if any, and the reply, which holds once that operation and all
     earlier ones are durable."""
 
-    decision: Operation | NoChange | Duplicate
+    decision: Operation | NoChange | Duplicate | Refused
     message: Message
 
 
@@ -52,7 +54,19 @@ class TimesInTierTwo:
     time_ms: int
 
 
-Elsewhere = InTierTwo | TimesInTierTwo
+@dataclass(frozen=True, slots=True)
+class InIndex:
+    """What the index of the table segment `number` knows of the keys, and of the client's requests,
+    once it has everything before `kept_from`. `block`: the parsed payload, for the next asking."""
+
+    number: int
+    kept_from: int
+    keys: frozenset[bytes]
+    client_id: bytes
+    block: TableBlock
+
+
+Elsewhere = InTierTwo | TimesInTierTwo | InIndex
 """The thing to look up before the request is asked again."""
 
 
@@ -82,13 +96,16 @@ class Given:
     """Values that come with a request besides its message.
 
     `payload`: the bytes to append. `name`: the name of the transient segment to create, drawn by
-    the store. `tiered` and `tiered_time`: the findings that earlier answers requested.
+    the store. `tiered`, `tiered_time` and `findings`: what earlier answers asked for. `block`: the
+    payload, if an earlier answer parsed it as a table block.
     """
 
     payload: bytes = b""
     name: str = ""
     tiered: TieredBoundaries | None = None
     tiered_time: TieredTime | None = None
+    findings: Findings | None = None
+    block: TableBlock | None = None
 
 
 NOTHING_GIVEN = Given()

@@ -55,6 +55,7 @@ from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.block import (
     BLOCK_SIZE_BYTES_MAX,
     EVENT_SIZE_BYTES_MAX,
+    FLAG_TABLE,
     HEADER_SIZE_BYTES,
     BlockHeader,
     verify_block,
@@ -166,6 +167,10 @@ def decide_truncate(
     check_not_stale(known, segment, stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, segment)
+    if known.kind is SegmentKind.TABLE:
+        raise InvalidRequest(
+            "only compaction truncates a table segment", segment=segment, offset=offset
+        )
     if offset > known.length:
         raise InvalidRequest(
             "the offset lies beyond the segment's end", offset=offset, length=known.length
@@ -225,6 +230,11 @@ def decide_setup(known: Known, segment: str, writer_id: bytes) -> SegmentState:
         )
     if known is None:
         raise not_found(segment)
+    if known.kind is SegmentKind.TABLE:
+        raise InvalidRequest(
+            "a table segment takes no appends, but updates of its entries",
+            remedy="use the table: its updates go to its partitions", segment=segment,
+        )  # fmt: skip
     return known
 
 
@@ -336,6 +346,8 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
             size=len(payload),
             block=header.size,
         )
+    if header.flags & FLAG_TABLE:
+        raise InvalidRequest("a table block belongs to a table segment", events=header.event_count)
     if header.payloads_size > EVENT_SIZE_BYTES_MAX:
         _check_event_sizes(header, payload)
     check_contents(header, payload)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from anabranch.common.errors import CorruptJournal
+from anabranch.common.errors import CorruptBlock, CorruptJournal, MalformedBlock
 from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone, WriterMark
+from anabranch.common.wire.table import parse_table_block
 from anabranch.segstore.domain.container.attributes import apply_changes
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.domain.container.operations import (
@@ -25,6 +26,7 @@ from anabranch.segstore.domain.container.operations import (
     SealOperation,
     TruncateOperation,
 )
+from anabranch.segstore.domain.table.tail import TableChange, TableTail, change_of
 
 
 def evolve(known: Known, sequence: int, operation: Operation) -> SegmentState | Tombstone:
@@ -128,16 +130,38 @@ def _impossible(what: str, sequence: int, segment: str) -> CorruptJournal:
     return CorruptJournal(f"a log operation {what}", sequence=sequence, segment=segment)
 
 
+def change_in(operation: AppendOperation) -> TableChange:
+    """The change that an append to a table segment makes.
+
+    Raises CorruptJournal if its payload is not a table block: `decide` accepts no other.
+    """
+    if operation.change is not None:
+        return operation.change
+    try:
+        block = parse_table_block(operation.payload, operation.offset)
+    except (CorruptBlock, MalformedBlock) as error:
+        raise CorruptJournal(
+            "an append to a table segment is not a table block", segment=operation.number
+        ) from error
+    return change_of(block, operation.offset, len(operation.payload))
+
+
+def _higher(mark: WriterMark, before: WriterMark | None) -> WriterMark:
+    """Requests of one client on a table segment may be performed in any order."""
+    return mark if before is None or before.last < mark.last else mark._replace(last=before.last)
+
+
 class SegmentMap:
     """The segments, tombstones and writers of a container after `sequence`.
 
     `segments` maps names to values; `names` maps the numbers of living segments to names; `writers`
-    maps number → writer id → mark; `transients` holds the names of the living transient segments. A
-    container's map holds only resident names: `is_known` returns whether a missing name certainly
-    has neither segment nor tombstone.
+    maps number → writer id → mark; `transients` holds the names of the living transient segments;
+    `tables` maps the numbers of living table segments to their tails. A container's map holds only
+    resident names: `is_known` returns whether a missing name certainly has neither segment nor
+    tombstone.
     """
 
-    __slots__ = ("_is_known", "names", "segments", "sequence", "transients", "writers")
+    __slots__ = ("_is_known", "names", "segments", "sequence", "tables", "transients", "writers")
 
     def __init__(self, sequence: int = 0, is_known: Callable[[str], bool] = lambda _: True) -> None:
         self.sequence = sequence
@@ -145,6 +169,7 @@ class SegmentMap:
         self.names: dict[int, str] = {}
         self.writers: dict[int, dict[bytes, WriterMark]] = {}
         self.transients: set[str] = set()
+        self.tables: dict[int, TableTail] = {}
         self._is_known = is_known
 
     def known(self, segment: str) -> Known:
@@ -178,6 +203,9 @@ class SegmentMap:
         if isinstance(operation, AppendOperation):
             writers = self.writers.setdefault(operation.number, {})
             mark = WriterMark(operation.last_event_number, operation.time_ms)
+            if known_table := self.tables.get(operation.number):
+                mark = _higher(mark, writers.get(operation.writer_id))
+                known_table.apply(change_in(operation))
             writers[operation.writer_id] = mark
         elif isinstance(operation, AttributesOperation):
             assert isinstance(after, SegmentState)
@@ -188,6 +216,8 @@ class SegmentMap:
             self.names[sequence] = name
             if operation.kind is SegmentKind.TRANSIENT:
                 self.transients.add(name)
+            elif operation.kind is SegmentKind.TABLE:
+                self.tables[sequence] = TableTail(0)
         elif isinstance(operation, DeleteOperation) and isinstance(before, SegmentState):
             self._forget(before.number)
         elif isinstance(operation, MergeOperation):
@@ -219,6 +249,7 @@ class SegmentMap:
     def _forget(self, number: int) -> None:
         self.transients.discard(self.names.pop(number))
         self.writers.pop(number, None)
+        self.tables.pop(number, None)
 
     # --- resident names -----------------------------------------------------------------------
 
@@ -230,6 +261,8 @@ class SegmentMap:
             self.names[known.number] = known.name
             if known.kind is SegmentKind.TRANSIENT:
                 self.transients.add(known.name)
+            elif known.kind is SegmentKind.TABLE:
+                self.tables[known.number] = TableTail(known.length)
             if writers:
                 self.writers[known.number] = dict(writers)
 
@@ -250,4 +283,5 @@ class SegmentMap:
         twin.names = dict(self.names)
         twin.transients = set(self.transients)
         twin.writers = {number: dict(writers) for number, writers in self.writers.items()}
+        twin.tables = {number: tail.copy() for number, tail in self.tables.items()}
         return twin

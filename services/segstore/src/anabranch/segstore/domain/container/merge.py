@@ -138,6 +138,8 @@ def _kind_of_sources(
             segment=segment,
         )
     kinds = {kind_of(known(name), name) for name in sources}
+    if SegmentKind.TABLE in kinds | {kind_of(known(segment), segment)}:
+        raise InvalidRequest("a table segment cannot take part in a merge", segment=segment)
     if SegmentKind.TRANSACTION in kinds:
         if len(kinds) > 1:
             raise InvalidRequest(

@@ -28,7 +28,7 @@ buffers and decoding returns slices, so that payloads are not copied.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from crc32c import crc32c
@@ -38,6 +38,7 @@ from anabranch.common.model.names import SegmentKind, segment_kind
 from anabranch.common.wire.block import is_part
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
+from anabranch.segstore.domain.table.tail import TableChange
 
 FORMAT = 4
 _KINDS_SINCE, _COMMITS = 4, 3
@@ -140,7 +141,8 @@ class AppendOperation:
     """Adds `payload` at `offset`: `count` events of a writer from `first_event_number` on.
 
     A part of a large event also takes a number, so that a repeat is recognized, but it is not an
-    event.
+    event. `change`: the parsed payload of an append to a table segment; None if the operation was
+    decoded from the log. It is not stored.
     """
 
     number: int
@@ -152,6 +154,7 @@ class AppendOperation:
     payload_crc: int
     payload: bytes | memoryview
     changes: tuple[AttributeChange, ...] = ()
+    change: TableChange | None = field(default=None, compare=False, repr=False)
 
     @property
     def last_event_number(self) -> int:

@@ -29,8 +29,6 @@ from anabranch.segstore.domain.container.circumstances import (
     Answer,
     Elsewhere,
     Given,
-    InTierTwo,
-    TimesInTierTwo,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
@@ -49,6 +47,7 @@ from anabranch.segstore.domain.container.operations import (
 )
 from anabranch.segstore.domain.container.transient import end_transient
 from anabranch.segstore.domain.load.traffic import Traffic
+from anabranch.segstore.domain.table.tail import Refused
 from anabranch.segstore.ports import (
     ContainerLog,
     FrameContents,
@@ -246,7 +245,7 @@ class Container:
         answer: Answer | AnabranchError | Elsewhere
         try:
             answer = verb.answer(state, request, self._circumstances(given))
-            if isinstance(answer, InTierTwo | TimesInTierTwo):
+            if isinstance(answer, Elsewhere):
                 return answer
             assert state is self._pending or isinstance(answer.decision, NoChange)
             self._perform(answer.decision)
@@ -274,10 +273,13 @@ class Container:
             self._queue.operations,
         )
 
-    def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
+    def _perform(self, decision: Operation | NoChange | Duplicate | Refused) -> None:
         """Log the decision. Raises Overloaded without logging it."""
         if isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
+        elif isinstance(decision, Refused):
+            tail = self._pending.tables[decision.number]
+            tail.remember(decision.client_id, decision.request_number, decision.outcome)
         elif not isinstance(decision, NoChange):
             self._enqueue(decision, self._throttle.admit)
             if isinstance(decision, AppendOperation):

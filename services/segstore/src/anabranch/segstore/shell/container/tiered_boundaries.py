@@ -14,7 +14,6 @@ from anabranch.common.errors import CorruptBlock, FormatTooNew
 from anabranch.common.tier2.state import TieredExtent
 from anabranch.common.wire.block import HEADER_SIZE_BYTES, parse_header
 from anabranch.segstore.domain.container.circumstances import (
-    Elsewhere,
     Given,
     InTierTwo,
     TieredBoundaries,
@@ -28,7 +27,7 @@ _CHECKED_COUNT = 8
 """The extents before a finding that are checked for appends that are young enough already."""
 
 
-async def look_up(tier_two: TierTwo, place: Elsewhere, given: Given) -> Given:
+async def look_up(tier_two: TierTwo, place: InTierTwo | TimesInTierTwo, given: Given) -> Given:
     """`given` with the finding that the answer depends on. Raises the errors of `TierTwo.read`."""
     if isinstance(place, InTierTwo):
         return replace(given, tiered=await find_boundaries(tier_two, place))

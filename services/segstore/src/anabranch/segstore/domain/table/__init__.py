@@ -1,0 +1,1 @@
+"""Table segments: the entries of key-value tables. Pure."""
