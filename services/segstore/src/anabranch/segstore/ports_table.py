@@ -93,3 +93,16 @@ class TableIndex(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class TableIndexes(Protocol):
+    """The indexes of a store's containers. Its calls block, like those of `TableIndex`."""
+
+    def open(self, container: int) -> TableIndex:
+        """Open the container's index, or create it. At most one is open at a time. Raises
+        IndexDamaged, DiskFailed."""
+        ...
+
+    def destroy(self, container: int) -> None:
+        """Delete the container's index, which is not open."""
+        ...

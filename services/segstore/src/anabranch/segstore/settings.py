@@ -60,6 +60,19 @@ class SegstoreSettings(NatsSettings):
     """The most bytes that only the journal may hold, and the most bytes of the journal's files,
     of which at least four are permitted. Beyond it the store slows writers down and then refuses
     them. A start reads about as much."""
+    table_index_bytes: Annotated[int, Field(ge=8 * _MIB)] = 128 * _MIB
+    """The memory for the indexes of all key-value tables: their caches and unwritten parts. Their
+    files lie in the directory ``tables`` of the data directory and may be deleted at any time."""
+    table_hot_bytes: Annotated[int, Field(ge=0)] = 64 * _MIB
+    """The memory for entries of tables that were read."""
+    table_unindexed_bytes_max: Annotated[int, Field(ge=_MIB)] = 64 * _MIB
+    """The most bytes of a table segment that its index may lack; beyond it the store refuses
+    updates until the index has caught up."""
+    table_live_share: Annotated[float, Field(ge=0, le=0.9)] = 0.5
+    """Table segments of which less than this share is live are compacted; 0: none. A larger share
+    returns more space and writes more."""
+    table_compact_s: Annotated[float, Field(gt=0)] = 30.0
+    """The time between two checks for compaction."""
     gc_grace_s: Annotated[float, Field(gt=0)] = 3600.0
     """How long unreferenced objects of tier 2 stay: longer than any open, and than any read by a
     process that does not own the container."""

@@ -35,6 +35,13 @@ class JournalFileMissing(CorruptJournal):
     )
 
 
+class IndexDamaged(Corrupt):
+    """The index of a container's tables is damaged; the store builds it anew. Fields: path."""
+
+    code = "index-damaged"
+    default_remedy = Remedy("wait; the store builds the index anew from the log by itself")
+
+
 class NodeIdMissing(Corrupt):
     """The data directory holds logs but no file `node-id`. Fields: path, journal."""
 

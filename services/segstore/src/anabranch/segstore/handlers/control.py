@@ -2,18 +2,30 @@
 
 The desk finds the container, loads the segments and asks the container. `deliver` gets the answer
 once everything that it depends on is durable. If the answer depends on append boundaries or times
-that only tier 2 knows, the desk looks them up and asks the container again. An error that prevents
+that only tier 2 knows, or on entries that only the index of a table knows, the desk looks them up
+and asks the container again. An error that prevents
 a decision (wrong store, container not open) is raised, or delivered if the request had to wait.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.common.errors import AnabranchError, BadPacket, DiskFailed, Unavailable
-from anabranch.common.wire.messages import FlushContainer, Message, Request, failed
+from anabranch.common.wire.messages import (
+    FlushContainer,
+    Message,
+    Request,
+    UpdateTable,
+    failed,
+)
 from anabranch.segstore.domain.container.answer import VERBS
-from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, Elsewhere, Given
+from anabranch.segstore.domain.container.circumstances import (
+    NOTHING_GIVEN,
+    Elsewhere,
+    Given,
+    InIndex,
+)
 from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.tiered_boundaries import look_up
 from anabranch.segstore.shell.node.store import OpenContainer, Store
@@ -22,6 +34,8 @@ Spawn = Callable[[Coroutine[None, None, None]], None]
 """Run a coroutine in a task group that outlives the request."""
 
 TIER_TWO_DEADLINE_S = 30.0
+ROUNDS_MAX = 16
+"""How often an answer may depend on something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +59,8 @@ class ControlDesk:
         names = VERBS[type(request)].names(request)
         self.store.check_together(names)
         found = self.store.find(request.segment, request.container_epoch)
+        if isinstance(request, UpdateTable):
+            found.tables.check_room(request.segment)
         found.container.load_first(
             names,
             lambda: self._ask(found, request, deliver, given),
@@ -62,22 +78,34 @@ class ControlDesk:
         place = found.container.ask(request, deliver, given)
         if place is not None:
             found.container.residency.pin(request.segment)
-            self.spawn(_ask_tier_two(found, request, deliver, given, place))
+            self.spawn(_ask_elsewhere(found, request, deliver, given, place))
 
 
-async def _ask_tier_two(
+async def _ask_elsewhere(
     found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: Elsewhere
 ) -> None:
-    """Look up what the answer depends on, and ask again."""
+    """Look up what the answer depends on, and ask again, until it depends on nothing else."""
+    left: Elsewhere | None = place
     try:
         async with asyncio.timeout(TIER_TWO_DEADLINE_S):
-            known = await look_up(found.tier_two, place, given)
-        again = found.container.ask(request, deliver, known)
-        assert again is None, "what it asked for is given"
+            for _ in range(ROUNDS_MAX):
+                if left is None:
+                    return
+                given = await _look_up(found, request, given, left)
+                left = found.container.ask(request, deliver, given)
+        if left is not None:
+            raise Unavailable("the table changed faster than its entries could be read")
     except (AnabranchError, OSError, TimeoutError) as error:
         deliver(failed(tier_two_error(error)))
     finally:
         found.container.residency.unpin(request.segment)
+
+
+async def _look_up(found: OpenContainer, request: Request, given: Given, place: Elsewhere) -> Given:
+    if isinstance(place, InIndex):
+        findings = await found.tables.find(request.segment, place)
+        return replace(given, findings=findings, block=place.block)
+    return await look_up(found.tier_two, place, given)
 
 
 def tier_two_error(error: AnabranchError | OSError | TimeoutError) -> AnabranchError:

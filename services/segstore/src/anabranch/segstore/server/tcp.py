@@ -35,10 +35,13 @@ from anabranch.common.runtime.loops import pauses_after_writelines
 from anabranch.common.wire.messages import (
     Append,
     CreateTransient,
+    DescribeTable,
+    GetEntries,
     Hello,
     KeepAlive,
     Message,
     ReadSegment,
+    ScanEntries,
     SetupAppend,
     decode_message,
     encode_message,
@@ -54,6 +57,7 @@ from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.handlers.append import AppendDesk
 from anabranch.segstore.handlers.control import ControlDesk, Spawn
 from anabranch.segstore.handlers.read import ReadDesk
+from anabranch.segstore.handlers.tables import TableDesk
 from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.server.admission import Admission
 from anabranch.segstore.server.room import SMALL_SIZE_BYTES, HalfPacket
@@ -122,6 +126,7 @@ class Connection(asyncio.Protocol):
         self._cancel_tick: Callable[[], None] | None = None
         self._appends = AppendDesk(served.store, self.send)
         self._reads = ReadDesk(served.store, self.send, served.spawn)
+        self._tables = TableDesk(served.store, self.send, served.spawn)
         self._control = ControlDesk(served.store, served.spawn)
         self._transients = TransientDesk(served.store, served.ids)
 
@@ -213,6 +218,8 @@ class Connection(asyncio.Protocol):
                 self._reads.submit(request_id, message)
             elif isinstance(message, CreateTransient):
                 self._transients.create(message, deliver)
+            elif isinstance(message, GetEntries | ScanEntries | DescribeTable):
+                self._tables.ask(request_id, message, payload)
             else:
                 self._control.ask(message, deliver, Given(payload))
         except BadPacket:

@@ -33,6 +33,7 @@ from anabranch.segstore.wiring.buckets import learn_count
 from anabranch.segstore.wiring.ending import close_door, drain, end_tasks
 from anabranch.segstore.wiring.parts import Parts, call_later
 from anabranch.segstore.wiring.settings_check import advertised, tcp_limits, throttle_limits
+from anabranch.segstore.wiring.tables import table_parts
 from anabranch.segstore.wiring.watching import journal_watch, load_reporter, watch_metrics
 
 _DOOR_RETRY_S = 1.0
@@ -165,6 +166,8 @@ class Process:
         tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
 
+        tables = table_parts(parts, store.catch_up)
+
         def new_keeper(container: int) -> ContainerKeeper:
             return ContainerKeeper(
                 container,
@@ -172,6 +175,7 @@ class Process:
                 tiers=tiers,
                 around=around,
                 limits=limits,
+                tables=tables,
                 store_failed=self._fail,
             )
 

@@ -143,7 +143,7 @@ def change_in(operation: AppendOperation) -> TableChange:
         raise CorruptJournal(
             "an append to a table segment is not a table block", segment=operation.number
         ) from error
-    return change_of(block, operation.offset, len(operation.payload))
+    return change_of(block, operation.offset, operation.payload)
 
 
 def _higher(mark: WriterMark, before: WriterMark | None) -> WriterMark:

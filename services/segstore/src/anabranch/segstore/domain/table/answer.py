@@ -5,8 +5,6 @@
 
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
 from anabranch.common.errors import InvalidRequest, OutcomeUnknown, SegmentSealed
 from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import SegmentState
@@ -238,10 +236,10 @@ def _append(known: SegmentState, payload: bytes, block: TableBlock) -> AppendOpe
     """Raises InvalidRequest if the segment is full."""
     if known.length + len(payload) > LENGTH_BYTES_MAX:
         raise InvalidRequest("the segment is full", segment=known.name, length=known.length)
-    change = change_of(block, known.length, len(payload))
+    change = change_of(block, known.length, payload)
     return AppendOperation(
         known.number, known.length, block.client_id, block.request_number, 1, block.time_ms,
-        crc32c(payload), payload, change=change,
+        change.crc, payload, change=change,
     )  # fmt: skip
 
 

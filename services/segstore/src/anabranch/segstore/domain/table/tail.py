@@ -12,9 +12,11 @@ the index had everything before `kept_from` when it was asked; otherwise it is a
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from crc32c import crc32c
 
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED
 from anabranch.common.wire.table import ABSENT, Refusal, TableBlock
@@ -42,7 +44,8 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What the append of a table block at `offset` changes; the block ends before `end`.
+    """What the append of a table block at `offset` changes; the block ends before `end`, and `crc`
+    is the CRC32C of all its bytes.
 
     `entries` maps each key to its last update in the block. `copies`: compaction wrote the block,
     and no client's request.
@@ -50,6 +53,7 @@ class TableChange:
 
     offset: int
     end: int
+    crc: int
     entries: Mapping[bytes, TailEntry]
     copies: bool
     client_id: bytes
@@ -57,12 +61,13 @@ class TableChange:
     outcome: Outcome
 
 
-def change_of(block: TableBlock, offset: int, size: int) -> TableChange:
-    """The change that the append of the block, `size` bytes at `offset`, makes."""
+def change_of(block: TableBlock, offset: int, data: bytes | memoryview) -> TableChange:
+    """The change that the append of the block at `offset` makes; `data` are its bytes."""
     entries = map(TailEntry, block.versions, block.expires_ms, block.values)
     return TableChange(
         offset,
-        offset + size,
+        offset + len(data),
+        crc32c(data),
         dict(zip(block.keys, entries, strict=True)),
         block.copies,
         block.client_id,
@@ -89,16 +94,18 @@ Requests = dict[int, Outcome]
 class TableTail:
     """The latest updates from the offset `kept_from` on, by key, and the outcomes of requests.
 
-    `size` is the size in bytes of the blocks in it.
+    `size` is the size in bytes of the blocks in it. `token` identifies it, so that what is kept
+    beside it can be told from what was kept beside an earlier tail of the segment.
     """
 
-    __slots__ = ("_changes", "entries", "kept_from", "requests", "size")
+    __slots__ = ("_changes", "entries", "kept_from", "requests", "size", "token")
 
     def __init__(self, kept_from: int) -> None:
         self.kept_from = kept_from
         self.entries: dict[bytes, TailEntry] = {}
         self.requests: dict[bytes, Requests] = {}
         self.size = 0
+        self.token = object()
         self._changes: deque[TableChange] = deque()
 
     def apply(self, change: TableChange) -> None:
@@ -116,8 +123,16 @@ class TableTail:
         if len(requests) > REQUESTS_REMEMBERED:
             del requests[min(requests)]
 
-    def drop_before(self, offset: int) -> None:
-        """Drop the updates of all blocks that end at or before `offset`; the index has them."""
+    def changes_from(self, offset: int) -> Iterator[TableChange]:
+        """The changes from `offset` on, in order; `offset` is a boundary from `kept_from` on."""
+        return (change for change in self._changes if change.offset >= offset)
+
+    def drop_before(self, offset: int) -> list[tuple[bytes, TailEntry]]:
+        """Drop the updates of all blocks that end at or before `offset`; the index has them.
+
+        Returns those that no later update had replaced.
+        """
+        dropped: list[tuple[bytes, TailEntry]] = []
         while self._changes and self._changes[0].end <= offset:
             change = self._changes.popleft()
             self.size -= change.end - change.offset
@@ -125,9 +140,11 @@ class TableTail:
             for key, entry in change.entries.items():
                 if self.entries.get(key) is entry:
                     del self.entries[key]
+                    dropped.append((key, entry))
             self._forget(change)
         if not self._changes:
             self.kept_from = max(self.kept_from, offset)
+        return dropped
 
     def _forget(self, change: TableChange) -> None:
         requests = self.requests.get(change.client_id, {})

@@ -84,6 +84,8 @@ class Container:
         """The error that ended the journal, and with it the store; None while the journal runs."""
         self.on_ended: Callable[[], None] = _nothing
         self.on_applied: Callable[[], None] = _nothing
+        self.on_tables: Callable[[set[int], list[int]], None] = _no_tables
+        """Gets the numbers of the segments that a frame changed, and of deleted table segments."""
         self.metrics = around.metrics
         self.traffic = Traffic()
         self._around = around
@@ -431,6 +433,8 @@ class Container:
         for number in touched:
             self.tails.wake(number)
         self.traffic.add((item.operation for item in items), self.applied.state.living)
+        if self.applied.state.tables or self.applied.gone_tables:
+            self.on_tables(touched, self.applied.take_gone_tables())
         self.on_applied()
 
     def log_failed(self, error: AnabranchError) -> None:
@@ -444,4 +448,8 @@ class Container:
 
 
 def _nothing() -> None:
+    return
+
+
+def _no_tables(_changed: set[int], _gone: list[int]) -> None:
     return

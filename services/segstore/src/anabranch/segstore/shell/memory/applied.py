@@ -65,6 +65,8 @@ class Applied:
         self._changes = Changes()
         self._flushing: Changes | None = None
         self._touched: set[int] = set()
+        self.gone_tables: list[int] = []
+        """The numbers of table segments that were deleted, until they are taken."""
 
     def apply(
         self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
@@ -75,6 +77,7 @@ class Applied:
         """
         before = self._number_before(operation)
         untiered = self._untiered_of(before)
+        is_table = before in self.state.tables
         merged = 0
         if isinstance(operation, MergeOperation):
             merged = self._events_merged(sequence, operation)
@@ -90,8 +93,7 @@ class Applied:
                 self._changes.numbers.add(sequence)
             case DeleteOperation(segment):
                 self._changes.names.add(segment)
-                if before is not None:
-                    self.index.remove(before)
+                self._remove(before, is_table)
             case TruncateOperation(offset=offset):
                 assert before is not None
                 self.index.truncate(before, offset)
@@ -111,6 +113,11 @@ class Applied:
             if not isinstance(operation, AttributesOperation):
                 self._touched.add(before)
         return merged
+
+    def _remove(self, number: int | None, is_table: bool) -> None:
+        if number is not None:
+            self.index.remove(number)
+            self.gone_tables += (number,) * is_table
 
     def _events_merged(self, sequence: int, operation: MergeOperation) -> int:
         before = self.state.living(operation.number)
@@ -143,6 +150,11 @@ class Applied:
         self.index.end_frame()
         touched, self._touched = self._touched, set()
         return touched
+
+    def take_gone_tables(self) -> list[int]:
+        """Return the numbers of deleted table segments, once."""
+        gone, self.gone_tables = self.gone_tables, []
+        return gone
 
     # --- resident segments --------------------------------------------------------------------
 

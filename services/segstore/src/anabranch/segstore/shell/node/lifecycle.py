@@ -52,6 +52,8 @@ from anabranch.segstore.shell.node.closing import close_container
 from anabranch.segstore.shell.node.leftovers import end_leftovers
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tables.parts import TableParts
+from anabranch.segstore.shell.tables.serving import TableLoops
 from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.eviction import evict
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
@@ -95,7 +97,11 @@ class Tiers:
 
 
 async def open_container(
-    placement: Placement, tiers: Tiers, around: Surroundings, limits: FlushLimits
+    placement: Placement,
+    tiers: Tiers,
+    around: Surroundings,
+    limits: FlushLimits,
+    tables: TableParts,
 ) -> OpenContainer:
     """Steps 2 to 4, under the epoch of `placement`. No request reaches the container yet.
 
@@ -136,7 +142,8 @@ async def open_container(
         back_off_s=around.back_off_s,
     )
     collector = Collector(opened, tier_two, around.clock, flusher.hurry)
-    return OpenContainer(opened, tier_two, flusher, collector)
+    loops = TableLoops(opened, tier_two, around, tables)
+    return OpenContainer(opened, tier_two, flusher, collector, loops)
 
 
 async def _log_of(placement: Placement, tiers: Tiers) -> str:
@@ -182,6 +189,7 @@ async def _flush_and_collect(
                 end_leftovers(opened.container, opened.tier_two, around.clock, around.back_off_s)
             ),
             group.create_task(opened.tier_two.leave_receipts()),
+            group.create_task(opened.table_loops.run()),
             closing,
         ]
         try:
@@ -227,6 +235,7 @@ class ContainerKeeper:
         tiers: Tiers,
         around: Surroundings,
         limits: FlushLimits,
+        tables: TableParts,
         store_failed: Callable[[AnabranchError], None],
     ) -> None:
         self._container = container
@@ -234,6 +243,7 @@ class ContainerKeeper:
         self._tiers = tiers
         self._around = around
         self._limits = limits
+        self._tables = tables
         self._store_failed = store_failed
         self._restarts = 0
         self._taken: Placement | None = None
@@ -292,7 +302,7 @@ class ContainerKeeper:
         self._store.note_state(self._container, PlacementState.ASSIGNED)
         taken = self._taken = await self._tiers.placements.take_epoch(self._container)
         self.note_target(taken.target)
-        opened = await open_container(taken, self._tiers, self._around, self._limits)
+        opened = await open_container(taken, self._tiers, self._around, self._limits, self._tables)
         container = opened.container
 
         def ended() -> None:

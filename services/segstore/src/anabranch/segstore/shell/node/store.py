@@ -14,6 +14,8 @@ from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.memory.catch_up import CatchUp
+from anabranch.segstore.shell.tables.serving import TableLoops
+from anabranch.segstore.shell.tables.tables import Tables
 from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.flusher import Flusher
 
@@ -22,12 +24,19 @@ SHOWN_COUNT_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class OpenContainer:
-    """A container that serves, with its tier 2 and the loops that flush and collect."""
+    """A container that serves, with its tier 2, its tables, and the loops that flush and
+    collect."""
 
     container: Container
     tier_two: TierTwo
     flusher: Flusher
     collector: Collector
+    table_loops: TableLoops
+
+    @property
+    def tables(self) -> Tables:
+        """The container's table segments."""
+        return self.table_loops.tables
 
 
 class Store:

@@ -1,0 +1,1 @@
+"""Table segments of a container at work: indexing, look-ups, scans, compaction."""

@@ -1,0 +1,103 @@
+"""The index of one container: opened when it is first used, closed at the end, replaced if damaged.
+
+    closed ──first use──► open ──damage──► damaged ──start_over──► closed, deleted
+
+Calls run in threads. The index is closed only when no call uses it, because the next life of the
+container opens the same directory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+
+from anabranch.common.errors import IndexDamaged, Unavailable
+from anabranch.segstore.ports_table import TableIndex
+from anabranch.segstore.shell.tables.parts import Run, TableParts
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class HeldIndex:
+    """`damaged`: every call fails until `start_over`. `life` counts the indexes that were open."""
+
+    def __init__(self, container: int, parts: TableParts, on_damaged: Callable[[], None]) -> None:
+        self._container = container
+        self._parts = parts
+        self._on_damaged = on_damaged
+        self._index: TableIndex | None = None
+        self._opening = asyncio.Lock()
+        self._using = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self._closed = False
+        self.damaged = False
+        self.life = 1
+
+    async def read(self, work: Callable[[TableIndex], T], life: int | None = None) -> T:
+        """Call the index beside other calls; `life`: the one that the caller relies on.
+
+        Raises Unavailable (damaged, closed, of another life), DiskFailed.
+        """
+        return await self._use(self._parts.reading, work, life)
+
+    async def write(self, work: Callable[[TableIndex], T]) -> T:
+        """Call the index after all earlier writes. Raises as `read`."""
+        return await self._use(self._parts.writing, work)
+
+    async def start_over(self) -> None:
+        """Delete the damaged index; the next call opens an empty one."""
+        await self._close()
+        number, indexes = self._container, self._parts.indexes
+        await self._parts.writing(lambda: indexes.destroy(number))
+        self.life += 1
+        self.damaged = False
+
+    async def end(self) -> None:
+        """Close for good, because the container ended. It waits for calls in progress."""
+        self._closed = True
+        await self._close()
+
+    async def _use(self, run: Run, work: Callable[[TableIndex], T], life: int | None = None) -> T:
+        self._using += 1
+        self._unused.clear()
+        try:
+            index = await self._opened()
+            if life not in (None, self.life):
+                raise Unavailable("the index of the table was built anew")
+            return await run(lambda: work(index))
+        except IndexDamaged as error:
+            self._note_damage(error)
+            raise Unavailable("the index of the table is being built anew") from error
+        finally:
+            self._using -= 1
+            if self._using == 0:
+                self._unused.set()
+
+    async def _opened(self) -> TableIndex:
+        if self._closed or self.damaged:
+            raise Unavailable("the index of the table is not open")
+        if self._index is None:
+            async with self._opening:
+                if self._index is None:
+                    number, indexes = self._container, self._parts.indexes
+                    self._index = await self._parts.writing(lambda: indexes.open(number))
+        return self._index
+
+    def _note_damage(self, error: IndexDamaged) -> None:
+        if not self.damaged:
+            self.damaged = True
+            _log.warning(
+                "the index of a container's tables is damaged and is built anew",
+                container=self._container, error=str(error),
+            )  # fmt: skip
+            self._on_damaged()
+
+    async def _close(self) -> None:
+        await self._unused.wait()
+        index, self._index = self._index, None
+        if index is not None:
+            await self._parts.writing(index.close)
