@@ -20,8 +20,8 @@ from anabranch.common.wire.messages import ScanEntries, TableDescribed
 from anabranch.common.wire.table import NO_ROW, Row
 from anabranch.segstore.domain.container.circumstances import InIndex
 from anabranch.segstore.domain.container.decide import gone
-from anabranch.segstore.domain.table.tail import Findings, Requests, TailEntry
-from anabranch.segstore.ports_table import IndexPage, IndexState, TableIndex
+from anabranch.segstore.domain.table.tail import Findings, TailEntry
+from anabranch.segstore.ports_table import IndexPage, IndexState, Remembered, TableIndex
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.tables.indexer import Indexer
 from anabranch.segstore.shell.tables.parts import TableParts
@@ -105,17 +105,17 @@ class Tables:
         with self._container.residency.pinned(segment):
             state, life = await self._indexer.ready(place.number, place.kept_from)
 
-            def read(index: TableIndex) -> Requests:
+            def read(index: TableIndex) -> Remembered:
                 return index.requests(place.number, place.client_id)
 
-            requests = await self._indexer.read(life, read)
+            remembered = await self._indexer.read(life, read)
             entries = await self._entries(place.number, life, sorted(place.keys))
         return Findings(
             place.number,
             state.indexed,
-            state.complete_from,
+            remembered.complete_from,
             dict(zip(sorted(place.keys), entries, strict=True)),
-            requests,
+            remembered.requests,
         )
 
     # --- reads --------------------------------------------------------------------------------
