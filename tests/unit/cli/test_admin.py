@@ -35,7 +35,7 @@ from anabranch.common.model.stream import SegmentOffset, fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from kit.fake_admin import AdminController
-from kit.fake_controller import FakeControlPlane
+from kit.fake_control_plane import FakeControlPlane
 from kit.fake_course import BEGAN_MS
 from kit.gateway_bench import gateway
 from kit.http_sessions import http_session

@@ -85,6 +85,7 @@ class TableDescription(Contract):
     created_ms: int
     """The Unix time of its creation in milliseconds."""
     config: TableConfig
+    """Its configuration."""
     epoch: int
     """The number of times the partitions were replaced; always 0 today."""
     epoch_ms: int

@@ -6,7 +6,7 @@ from anabranch.common.errors import TableNotFound
 from anabranch.common.model.names import scope_name
 from anabranch.common.model.table import TableState, table_ref
 from anabranch.controller.domain.kinds import TABLES
-from anabranch.controller.domain.kv_table.state import KvTable
+from anabranch.controller.domain.kv_table.answers import described
 from anabranch.controller.handlers.desk.desk import QueryDesk, Table, found_scope
 from anabranch.controller.handlers.queries.lists import paged
 
@@ -24,33 +24,7 @@ async def describe_table(desk: QueryDesk, query: asked.DescribeKeyValueTable) ->
     if loaded is None or not loaded.state.is_live:
         await found_scope(desk, ref.scope)
         raise TableNotFound("no such key-value table", table=str(ref))
-    return _described(loaded.state)
-
-
-def _described(table: KvTable) -> asked.TableDescription:
-    assert table.ref is not None
-    assert table.status is not None
-    assert table.config is not None
-    present = table.present
-    return asked.TableDescription(
-        scope=table.ref.scope,
-        table=table.ref.table,
-        incarnation=table.incarnation,
-        state=table.status,
-        created_ms=table.created_ms,
-        config=table.config,
-        epoch=present.epoch,
-        epoch_ms=present.created_ms,
-        partitions=tuple(
-            asked.Partition(
-                segment_id=each.segment_id,
-                segment=segment,
-                key_start=each.keys.start,
-                key_end=each.keys.end,
-            )
-            for each, segment in zip(present.partitions, table.present_names(), strict=True)
-        ),
-    )
+    return described(loaded.state)
 
 
 async def list_tables(desk: QueryDesk, query: asked.ListTables) -> Contract:
