@@ -64,6 +64,11 @@ class FakeTables:
             for name in table.all_names():
                 change(store, name)
 
+    def forget(self, scope: str) -> None:
+        """Delete all tables of a scope, with their segments."""
+        for name in self.names(scope):
+            self.perform(kvt.DeleteTable(command_id=f"gone-{name}", scope=scope, table=name))
+
     # --- queries --------------------------------------------------------------------------
 
     def names(self, scope: str) -> list[str]:
