@@ -43,7 +43,6 @@ from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     DecodedOperation,
     Operation,
-    decode_operations,
 )
 from anabranch.segstore.domain.container.transient import end_transient
 from anabranch.segstore.domain.load.traffic import Traffic
@@ -101,16 +100,8 @@ class Container:
 
     # --- opening and ending -------------------------------------------------------------------
 
-    def decode(self, frame: ReplayedFrame) -> list[DecodedOperation]:
-        """The operations of a frame of the log that tier 2 does not have.
-
-        Raises CorruptJournal, FormatTooNew.
-        """
-        operations = decode_operations(frame.payload, frame.first_sequence)
-        return [found for found in operations if found.sequence > self.applied.state.sequence]
-
     def replay(self, frame: ReplayedFrame, operations: Iterable[DecodedOperation]) -> None:
-        """Apply the operations that `decode` found in the frame. Their segments are resident.
+        """Apply operations of the frame that tier 2 does not have. Their segments are resident.
 
         Raises CorruptJournal.
         """

@@ -32,10 +32,11 @@ from anabranch.segstore.shell.tables.log_reader import LogReader
 from anabranch.segstore.shell.tables.parts import TableParts
 from anabranch.segstore.shell.tables.passes import IndexPass, merged, parsed
 
-PASS_ENTRIES_MAX = 4096
 READ_SIZE_BYTES_MAX = 1024 * 1024
 WAIT_S_MAX = 30.0
 """How long a look-up waits for the index."""
+REST_S = 1.0
+"""How long the updates of the last pass stay in the tails, for look-ups that began before it."""
 
 T = TypeVar("T")
 
@@ -70,6 +71,8 @@ class Indexer:
         self._due: dict[int, None] = {}
         self._failures: dict[int, int] = {}
         self._gone: list[int] = []
+        self._resting: set[int] = set()
+        """Tables whose last updates leave the tails soon."""
         self._wanted = asyncio.Event()
         self._waiting: dict[int, list[tuple[int, asyncio.Future[Ready]]]] = {}
         container.on_tables = self.note_changes
@@ -226,18 +229,30 @@ class Indexer:
             return index.write(now, found.end, found.anchor, found.entries, found.requests)
 
         await self._change(known.number, write)
-        tail = self._container.applied.state.tables.get(known.number)
+        self._drop(known.number, state.indexed)
+        if known.number not in self._resting:
+            self._resting.add(known.number)
+            self._call_later(REST_S, lambda: self._drop_all(known.number))
+
+    def _drop_all(self, number: int) -> None:
+        self._resting.discard(number)
+        state = self._states.get(number)
+        if state is not None:
+            self._drop(number, state.indexed)
+
+    def _drop(self, number: int, offset: int) -> None:
+        """Drop the updates before `offset`, which the index has, from the tails."""
+        tail = self._container.applied.state.tables.get(number)
         if tail is not None:
-            dropped = self._container.segments.drop_from_tails(known.number, state.indexed)
-            self._parts.hot.replace(tail, dropped)
+            self._parts.hot.replace(tail, self._container.segments.drop_from_tails(number, offset))
 
     async def _found(self, known: SegmentState, state: IndexState) -> IndexPass:
         tail = self._container.applied.state.tables[known.number]
         if tail.kept_from <= state.indexed:
-            return merged(tail.changes_from(state.indexed), PASS_ENTRIES_MAX)
+            return merged(tail.changes_from(state.indexed))
         size = min(READ_SIZE_BYTES_MAX, known.length - state.indexed)
         data = await self._reader.blocks(known.name, state.indexed, size)
-        return await self._parts.reading(lambda: parsed(data, state.indexed, PASS_ENTRIES_MAX))
+        return await self._parts.reading(lambda: parsed(data, state.indexed))
 
     async def _change(
         self, number: int, work: Callable[[TableIndex, IndexState], IndexState]
