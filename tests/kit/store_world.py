@@ -60,6 +60,7 @@ from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
 from kit.simdisk import Crashed, SimDisk, Survival
 from kit.store_parts import a_store, surroundings
+from kit.table_parts import table_parts
 from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all, close_unbegun
 
 NODE = "node-1"
@@ -185,6 +186,7 @@ class Life:
         self._cache = Cache(world.cache_bytes)
         catch_up = new_catch_up(self._cache, self.clock, self._call_later)
         self.store = a_store(world.container_count, catch_up)
+        self._tables = table_parts(catch_up)
         self.failure: AnabranchError | None = None
         self.keepers: list[ContainerKeeper] = []
         self.commits = Commits(uncounted(), self.clock, lambda: self.clock.now_ms() * 1_000_000)
@@ -271,6 +273,7 @@ class Life:
                 tiers=tiers,
                 around=around,
                 limits=limits,
+                tables=self._tables,
                 store_failed=self._store_failed,
             )
             for container in range(self.world.container_count)

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from anabranch.common.errors import BadPacket, CorruptBlock, InvalidRequest, MalformedBlock
-from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, VALUE_SIZE_BYTES_MAX
+from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, TTL_MS_MAX, VALUE_SIZE_BYTES_MAX
 from anabranch.common.wire.block import (
     CRC_AT,
     FLAG_KEYS,
@@ -62,10 +62,13 @@ _FORMS = tuple(bytes((form,)) for form in range(5))
 _PUT_FORM, _REMOVE_FORM = _FORMS[PUT], _FORMS[REMOVE]
 _PUT_FOR = struct.Struct("<BQ")
 _COPY = struct.Struct("<BQq")
+COPY_OVERHEAD_BYTES = _COPY.size + 6
+"""Of a copy in a block, beyond its key and value: with the sizes of both."""
 _REFUSAL = struct.Struct("<HHq")
 _COUNT = struct.Struct("<I")
 _TIMESTAMP_AT = HEADER_SIZE_BYTES - 16
 _TIMESTAMP = struct.Struct("<q")
+_NUMBER_LIMIT = 1 << 63
 
 
 class Refusal(NamedTuple):
@@ -242,6 +245,8 @@ def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
             return None, 0
         case 2:
             _, ttl_ms = _PUT_FOR.unpack_from(payload)
+            if not 0 < ttl_ms <= TTL_MS_MAX or time_ms + ttl_ms >= _NUMBER_LIMIT:
+                raise MalformedBlock("a time to live is out of range", ttl_ms=ttl_ms)
             return payload[_PUT_FOR.size :], time_ms + ttl_ms
         case form:
             raise MalformedBlock("an entry of a table block has an unknown form", form=form)

@@ -46,7 +46,6 @@ from anabranch.segstore.domain.container.operations import (
 )
 from anabranch.segstore.domain.container.transient import end_transient
 from anabranch.segstore.domain.load.traffic import Traffic
-from anabranch.segstore.domain.table.tail import Refused
 from anabranch.segstore.ports import (
     ContainerLog,
     FrameContents,
@@ -266,13 +265,10 @@ class Container:
             self._queue.operations,
         )
 
-    def _perform(self, decision: Operation | NoChange | Duplicate | Refused) -> None:
+    def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
         """Log the decision. Raises Overloaded without logging it."""
         if isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
-        elif isinstance(decision, Refused):
-            tail = self._pending.tables[decision.number]
-            tail.remember_refusal(decision.client_id, decision.request_number, decision.outcome)
         elif not isinstance(decision, NoChange):
             self._enqueue(decision, self._throttle.admit)
             if isinstance(decision, AppendOperation):

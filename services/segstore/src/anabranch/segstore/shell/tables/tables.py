@@ -3,12 +3,12 @@
     key ──► tail of the durable updates ──► entries that were read before ──► index
 
 Look-ups wait until the index has what the tail has dropped. Those that arrive while the index is
-being read go into one call of it. If the tail drops updates during a look-up, the look-up checks
-whether its finding includes them, and otherwise repeats.
+being read go into one call of it. As long as memory allows, the tail drops nothing that the finding
+of a look-up lacks; the look-up checks this, and otherwise repeats.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from anabranch.common.wire.messages import ScanEntries, TableDescribed
 from anabranch.common.wire.table import NO_ROW, Row
 from anabranch.segstore.domain.container.circumstances import InIndex
 from anabranch.segstore.domain.container.decide import gone
+from anabranch.segstore.domain.table.decide import time_in
 from anabranch.segstore.domain.table.tail import Findings, TailEntry
 from anabranch.segstore.ports_table import IndexPage, IndexState, Remembered, TableIndex
 from anabranch.segstore.shell.container.container import Container
@@ -75,17 +76,19 @@ class Tables:
         self._wanted = asyncio.Event()
         self._under_way = 0
         self._waiting_size = 0
+        self._ended = False
 
     # --- updates ------------------------------------------------------------------------------
 
     def check_room(self, segment: str) -> None:
-        """Raises Overloaded if the index is too far behind the segment."""
+        """Raises Overloaded if the index is so far behind that the tail is too large."""
         known = self._container.pending.segments.get(segment)
-        if not isinstance(known, SegmentState):
-            return
-        behind, limit = self._indexer.unindexed(known.number), self._parts.limits.unindexed_max
-        if behind > limit:
-            raise Overloaded("the index of the table is too far behind", behind=behind, limit=limit)
+        tail = self._container.pending.tables.get(getattr(known, "number", 0))
+        limit = self._parts.limits.unindexed_max
+        if tail is not None and tail.size > limit:
+            raise Overloaded(
+                "the index of the table is too far behind", behind=tail.size, limit=limit
+            )
 
     @contextmanager
     def waiting(self, size: int) -> Iterator[None]:
@@ -102,18 +105,21 @@ class Tables:
 
     async def find(self, segment: str, place: InIndex) -> Findings:
         """What an update's decision depends on. Raises Unavailable, and errors of the disk."""
+
+        def read(index: TableIndex) -> Remembered:
+            return index.requests(place.number, place.client_id)
+
         with self._container.residency.pinned(segment):
-            state, life = await self._indexer.ready(place.number, place.kept_from)
-
-            def read(index: TableIndex) -> Remembered:
-                return index.requests(place.number, place.client_id)
-
-            remembered = await self._indexer.read(life, read)
-            entries = await self._entries(place.number, life, sorted(place.keys))
+            ready = await self._indexer.ready(place.number, place.kept_from)
+            with self._indexer.looking(ready):
+                remembered = await self._indexer.read(ready.life, read)
+                entries = await self._entries(place.number, ready.life, sorted(place.keys))
         return Findings(
             place.number,
-            state.indexed,
-            remembered.complete_from,
+            ready.state.indexed,
+            # An index of a log without blocks has no row that says where it was complete from.
+            max(remembered.complete_from, ready.state.complete_from),
+            place.new_since,
             dict(zip(sorted(place.keys), entries, strict=True)),
             remembered.requests,
         )
@@ -150,25 +156,26 @@ class Tables:
         self, segment: str, keys: Sequence[bytes], *, keep: bool
     ) -> tuple[SegmentState, dict[bytes, TailEntry | None]]:
         """The segment, and the entry of each key in it; `keep` those that are read."""
+        tails = self._container.applied.state.tables
         for _ in range(ROUNDS_MAX):
-            known = self._known(segment)
-            number = known.number
+            number = self._known(segment).number
+            ready = await self._indexer.ready(number, tails[number].kept_from)
+            if self._known(segment).number != number:
+                continue
             found = self._in_memory(number, keys)
             missing = [key for key in dict.fromkeys(keys) if key not in found]
-            if not missing:
-                return known, found
-            kept_from = self._container.applied.state.tables[number].kept_from
-            state, life = await self._indexer.ready(number, kept_from)
-            entries = await self._entries(number, life, missing)
+            with self._indexer.looking(ready):
+                entries = await self._entries(number, ready.life, missing)
             known = self._known(segment)
-            tail = self._container.applied.state.tables.get(number)
-            if tail is None or known.number != number or state.indexed < tail.kept_from:
+            if known.number != number or ready.state.indexed < tails[number].kept_from:
                 continue
+            tail = tails[number]
             for key, entry in zip(missing, entries, strict=True):
                 found[key] = entry
                 if keep:
                     self._parts.hot.keep(tail, key, entry)
-            # Updates that became durable meanwhile count for all keys, as in one moment.
+            # The tail still has all updates since `found` was begun: with them, the entries of all
+            # keys are those of one moment.
             found |= {key: tail.entries[key] for key in keys if key in tail.entries}
             return known, found
         raise Unavailable("the table changed faster than its entries could be read")
@@ -185,7 +192,10 @@ class Tables:
             start = request.start
             while True:
                 page = await self._page(known.number, life, request, start, size_max)
-                now_ms = self._clock.now_ms()
+                now = self._known(request.segment)
+                if now.number != known.number:
+                    raise Unavailable("the table segment was replaced during the scan")
+                now_ms = time_in(now, self._clock.now_ms())
                 rows = [
                     Row(key, entry.version, entry.expires_ms, entry.value or b"")
                     for key, entry in page.rows
@@ -239,7 +249,7 @@ class Tables:
         self, known: SegmentState, keys: Sequence[bytes], found: Mapping[bytes, TailEntry | None]
     ) -> Rows:
         """The rows of the first keys, until they have `ANSWER_SIZE_BYTES_MAX`."""
-        now_ms = self._clock.now_ms()
+        now_ms = time_in(known, self._clock.now_ms())
         rows: list[Row] = []
         size = 0
         for key in keys:
@@ -257,6 +267,8 @@ class Tables:
     ) -> list[TailEntry | None]:
         if not keys:
             return []
+        if self._ended:
+            raise Unavailable("the container ended")
         asked = _Asked(number, life, list(keys))
         self._asked.append(asked)
         self._wanted.set()
@@ -264,16 +276,17 @@ class Tables:
 
     async def run(self) -> None:
         """Read the index for the look-ups that wait, all of them at once, until cancelled."""
+        asked: list[_Asked] = []
         try:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
                 asked, self._asked = self._asked, []
-                for life in {each.life for each in asked}:
+                for life in sorted({each.life for each in asked}):
                     await self._answer(life, [each for each in asked if each.life == life])
         finally:
-            for each in self._asked:
-                each.future.cancel()
+            self._ended = True
+            _fail((*asked, *self._asked), Unavailable("the container ended"))
 
     async def _answer(self, life: int, asked: Sequence[_Asked]) -> None:
         def read(index: TableIndex) -> list[list[TailEntry | None]]:
@@ -282,13 +295,17 @@ class Tables:
         try:
             found = await self._indexer.read(life, read)
         except (AnabranchError, OSError) as error:
-            for each in asked:
-                if not each.future.done():
-                    each.future.set_exception(error)
+            _fail(asked, error)
             return
         for each, entries in zip(asked, found, strict=True):
             if not each.future.done():
                 each.future.set_result(entries)
+
+
+def _fail(asked: Iterable[_Asked], error: AnabranchError | OSError) -> None:
+    for each in asked:
+        if not each.future.done():
+            each.future.set_exception(error)
 
 
 def _row(entry: TailEntry | None, now_ms: int) -> Row:
