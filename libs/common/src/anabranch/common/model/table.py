@@ -128,7 +128,7 @@ class TableKey(NamedTuple):
 
 def key_position(primary: bytes) -> float:
     """The primary key's place in the key space, in [0, 1). Part of the stored data."""
-    low, _ = mmh3.hash64(primary, _ROUTING_SEED, x64arch=True, signed=False)
+    low: int = mmh3.hash64(primary, _ROUTING_SEED, x64arch=True, signed=False)[0]
     return (low >> 12) / float(_PLACES)
 
 
@@ -148,8 +148,9 @@ class PartitionMap:
         if len(starts) == 1:
             return [0] * len(primaries)
         return [
-            bisect_right(starts, hashed(primary, _ROUTING_SEED, True, False)[0] >> 12) - 1
-            for primary in primaries
+            bisect_right(starts, hashed(each, _ROUTING_SEED, x64arch=True, signed=False)[0] >> 12)
+            - 1
+            for each in primaries
         ]
 
 

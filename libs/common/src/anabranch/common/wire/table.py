@@ -37,7 +37,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from anabranch.common.errors import BadPacket, CorruptBlock, InvalidRequest, MalformedBlock
-from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, VALUE_SIZE_BYTES_MAX
+from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, TTL_MS_MAX, VALUE_SIZE_BYTES_MAX
 from anabranch.common.wire.block import (
     CRC_AT,
     FLAG_KEYS,
@@ -68,6 +68,7 @@ _REFUSAL = struct.Struct("<HHq")
 _COUNT = struct.Struct("<I")
 _TIMESTAMP_AT = HEADER_SIZE_BYTES - 16
 _TIMESTAMP = struct.Struct("<q")
+_NUMBER_LIMIT = 1 << 63
 
 
 class Refusal(NamedTuple):
@@ -203,7 +204,7 @@ def _block(
 ) -> TableBlock:
     refusals: tuple[Refusal, ...] = ()
     if payloads[-1][:1] == _FORMS[REFUSED]:
-        refusals = decode_refusals(payloads.pop()[1:])
+        refusals = _refusals_in(payloads.pop(), offset)
         keys.pop()
     forms = {payload[:1] for payload in payloads}
     copies = False
@@ -222,6 +223,8 @@ def _block(
             values = [payload[_COPY.size :] for payload in payloads]
             versions = [version for _, version, _ in heads]
             expires = [until for _, _, until in heads]
+            if max(versions) >= _NUMBER_LIMIT:
+                raise MalformedBlock("a version of a copy is out of range", offset=offset)
         else:
             versions = range(offset, offset + len(keys))
             found = [_mortal(payload, header.base_timestamp_ms) for payload in payloads]
@@ -235,6 +238,13 @@ def _block(
     )  # fmt: skip
 
 
+def _refusals_in(payload: bytes, offset: int) -> tuple[Refusal, ...]:
+    try:
+        return decode_refusals(payload[1:])
+    except BadPacket as error:
+        raise MalformedBlock("the refusals of a block are truncated", offset=offset) from error
+
+
 def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
     """(value, expires_ms) of an entry in a block with a time to live."""
     match payload[0]:
@@ -244,6 +254,8 @@ def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
             return None, 0
         case 2:
             _, ttl_ms = _PUT_FOR.unpack_from(payload)
+            if ttl_ms > TTL_MS_MAX or time_ms + ttl_ms >= _NUMBER_LIMIT:
+                raise MalformedBlock("a time to live is out of range", ttl_ms=ttl_ms)
             return payload[_PUT_FOR.size :], time_ms + ttl_ms
         case form:
             raise MalformedBlock("an entry of a table block has an unknown form", form=form)
