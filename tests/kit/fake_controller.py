@@ -48,11 +48,12 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.stream import StreamState
-from kit import fake_groups, fake_transactions
+from kit import fake_groups, fake_tables, fake_transactions
 from kit.fake_groups import FakeGroups
 from kit.fake_scaling import explained
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
+from kit.fake_tables import FakeTables
 from kit.fake_transactions import FakeTransactions
 
 TOKEN = ReadToken(shard=0, sequence=1)
@@ -82,6 +83,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
     **fake_groups.QUERIES,
+    **fake_tables.QUERIES,
     **fake_transactions.QUERIES,
 }
 
@@ -99,6 +101,8 @@ class FakeController:
     """While set, `locate` finds no store."""
     container_count: int = 1
     """All served by `store`; only the first has segments."""
+    elsewhere: dict[str, FakeSegmentStore] = field(default_factory=dict)
+    """Segments that another store serves."""
     placed: dict[int, str] = field(default_factory=dict)
     """Containers that were moved → to which of `NODES`."""
     changes: list[q.PlacementChange] = field(default_factory=list)
@@ -108,6 +112,7 @@ class FakeController:
         self.groups = FakeGroups(
             self._stream, self._make_state_stream, self._drop_stream, lambda: self.now_ms
         )
+        self.tables = FakeTables()
         self.transactions = FakeTransactions(self._stream, self._a_store, lambda: self.now_ms)
 
     # --- commands -------------------------------------------------------------------------
@@ -197,6 +202,8 @@ class FakeController:
         if name in m.QUERIES or name in m.ACTIONS:
             return self._cluster(query)
         try:
+            if name in fake_tables.QUERIES:
+                return self.tables.answer(query)
             if name in fake_transactions.QUERIES:
                 return self.transactions.answer(query)
             return self._answer(query)
@@ -294,19 +301,17 @@ class FakeController:
         )
 
     def _locate(self, query: q.Locate) -> q.Located:
-        store = None if self.away else self.store
-        return q.Located(
-            locations=tuple(
-                q.SegmentLocation(
-                    segment=segment,
-                    container=0,
-                    container_epoch=store.container_epoch if store else 0,
-                    host="127.0.0.1" if store else "",
-                    port=store.port if store else 0,
-                    node_id=NODES[0],
-                )
-                for segment in query.segments
-            )
+        return q.Located(locations=tuple(map(self._location, query.segments)))
+
+    def _location(self, segment: str) -> q.SegmentLocation:
+        store = None if self.away else self.elsewhere.get(segment, self.store)
+        return q.SegmentLocation(
+            segment=segment,
+            container=0,
+            container_epoch=store.container_epoch if store else 0,
+            host="127.0.0.1" if store else "",
+            port=store.port if store else 0,
+            node_id=NODES[0],
         )
 
     def _nodes(self) -> q.NodeList:
