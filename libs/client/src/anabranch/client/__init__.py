@@ -65,9 +65,16 @@ if TYPE_CHECKING:
         ByteStreamSettings,
         OneSegmentSettings,
         ReaderSettings,
+        TableSettings,
         TransactionSettings,
         WriterSettings,
     )
+    from anabranch.client.tables.arrow_scan import ArrowScan
+    from anabranch.client.tables.entries import Entry, Insert, Put, Remove, Replace, Version
+    from anabranch.client.tables.position import TablePosition
+    from anabranch.client.tables.scan import Scan
+    from anabranch.client.tables.table import Table
+    from anabranch.client.tables.watch import Change, Watch
     from anabranch.client.transactions.admin import Transactions
     from anabranch.client.transactions.begin import Beginning
     from anabranch.client.transactions.part import PartReport, TransactionPart
@@ -116,6 +123,7 @@ if TYPE_CHECKING:
         SegmentRun,
         SuccessorsFound,
     )
+    from anabranch.common.contracts.tables import Partition, TableDescription
     from anabranch.common.contracts.transactions import (
         ApplicationDescription,
         CommittedPart,
@@ -148,11 +156,14 @@ if TYPE_CHECKING:
         GenerationMismatch,
         Invalid,
         InvalidCut,
+        InvalidKey,
         InvalidName,
         InvalidPosition,
         InvalidRanges,
         InvalidRequest,
         InvalidSetting,
+        KeyExists,
+        KeyNotFound,
         NodeNotFound,
         NotAtBoundary,
         NotFound,
@@ -181,6 +192,9 @@ if TYPE_CHECKING:
         StreamNotSealed,
         StreamSealed,
         SubscriberNotFound,
+        TableExists,
+        TableNotFound,
+        TableSealed,
         TimedOut,
         TooManyCheckpoints,
         TooManyReaders,
@@ -190,6 +204,8 @@ if TYPE_CHECKING:
         Unavailable,
         Unknown,
         UnsupportedProtocol,
+        VersionCompacted,
+        VersionMismatch,
         VersionPassed,
         WriterExpired,
     )
@@ -211,12 +227,14 @@ if TYPE_CHECKING:
         StreamConfig,
         StreamState,
     )
+    from anabranch.common.model.table import TableConfig, TableKey, TableRef, TableState
     from anabranch.common.model.transaction import TransactionState
     from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
 
 __all__ = [
     "AnabranchError",
     "ApplicationDescription",
+    "ArrowScan",
     "ArrowSerializer",
     "BatchClient",
     "Beginning",
@@ -225,6 +243,7 @@ __all__ = [
     "ByteStream",
     "ByteStreamSettings",
     "BytesSerializer",
+    "Change",
     "CheckpointExists",
     "CheckpointNotFound",
     "CheckpointStatus",
@@ -248,6 +267,7 @@ __all__ = [
     "CutRefused",
     "CutsCompared",
     "Entries",
+    "Entry",
     "EpochDescription",
     "Event",
     "EventBatch",
@@ -267,14 +287,18 @@ __all__ = [
     "GroupRetention",
     "GroupState",
     "GroupStream",
+    "Insert",
     "Invalid",
     "InvalidCut",
+    "InvalidKey",
     "InvalidName",
     "InvalidPosition",
     "InvalidRanges",
     "InvalidRequest",
     "InvalidSetting",
     "JsonSerializer",
+    "KeyExists",
+    "KeyNotFound",
     "KeyRange",
     "Lag",
     "LastWatermark",
@@ -297,9 +321,11 @@ __all__ = [
     "PartLength",
     "PartMismatch",
     "PartReport",
+    "Partition",
     "PastDecision",
     "PlanOutdated",
     "Position",
+    "Put",
     "PydanticSerializer",
     "RangeReader",
     "ReaderGroup",
@@ -314,6 +340,8 @@ __all__ = [
     "ReaderNotFound",
     "ReaderRemoved",
     "ReaderSettings",
+    "Remove",
+    "Replace",
     "ResetPreview",
     "RetentionHolder",
     "RetentionPlan",
@@ -330,6 +358,7 @@ __all__ = [
     "ScalingPolicy",
     "ScalingThresholds",
     "ScalingType",
+    "Scan",
     "ScopeDescription",
     "ScopeExists",
     "ScopeNotEmpty",
@@ -366,6 +395,17 @@ __all__ = [
     "SubscriberDescription",
     "SubscriberNotFound",
     "SuccessorsFound",
+    "Table",
+    "TableConfig",
+    "TableDescription",
+    "TableExists",
+    "TableKey",
+    "TableNotFound",
+    "TablePosition",
+    "TableRef",
+    "TableSealed",
+    "TableSettings",
+    "TableState",
     "TextSerializer",
     "TimeCut",
     "TimeWindow",
@@ -388,7 +428,11 @@ __all__ = [
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",
+    "Version",
+    "VersionCompacted",
+    "VersionMismatch",
     "VersionPassed",
+    "Watch",
     "WatermarkStatus",
     "WriterExpired",
     "WriterMark",

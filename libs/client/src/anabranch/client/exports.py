@@ -34,9 +34,15 @@ _NAMES: Mapping[str, str] = {
         TextSerializer
     """,
     "anabranch.client.settings": """
-        ByteStreamSettings OneSegmentSettings ReaderSettings TransactionSettings
+        ByteStreamSettings OneSegmentSettings ReaderSettings TableSettings TransactionSettings
         WriterSettings
     """,
+    "anabranch.client.tables.arrow_scan": "ArrowScan",
+    "anabranch.client.tables.entries": "Entry Insert Put Remove Replace Version",
+    "anabranch.client.tables.position": "TablePosition",
+    "anabranch.client.tables.scan": "Scan",
+    "anabranch.client.tables.table": "Table",
+    "anabranch.client.tables.watch": "Change Watch",
     "anabranch.client.transactions.admin": "Transactions",
     "anabranch.client.transactions.begin": "Beginning",
     "anabranch.client.transactions.part": "PartReport TransactionPart",
@@ -64,21 +70,23 @@ _NAMES: Mapping[str, str] = {
         ApplicationDescription CommittedPart PartLength TransactionInfo TransactionKey
         TransactionList TransactionPinged
     """,
+    "anabranch.common.contracts.tables": "Partition TableDescription",
     "anabranch.common.contracts.watermarks": "LastWatermark WatermarkStatus WriterStanding",
     "anabranch.common.contracts.writer_times": "WriterMark",
     "anabranch.common.errors": """
         AnabranchError BufferFull Busy CheckpointExists CheckpointNotFound Closed
         CodecMissing Conflict ConnectionLost Corrupt CorruptBlock CutRefused EventNotFound
         EventsTruncated EventTooLarge Fenced FormatTooNew GenerationMismatch Invalid
-        InvalidCut InvalidName InvalidPosition InvalidRanges InvalidRequest InvalidSetting
-        NodeNotFound NotAtBoundary NotFound OperationNotFound OutcomeUnknown Overloaded
-        PartMismatch PlanOutdated ReaderGroupExists ReaderGroupNotFound ReaderGroupReset
-        ReaderInUse ReaderNotFound ReaderRemoved Retry ScaleRefused ScopeExists
-        ScopeNotEmpty ScopeNotFound SegmentNotFound SegmentTruncated SerializationFailed
-        StateNotInitialized StreamExists StreamNotFound StreamNotSealed StreamSealed
-        SubscriberNotFound TimedOut TooManyCheckpoints TooManyReaders TransactionEnded
-        TransactionNotFound Unauthorized Unavailable Unknown UnsupportedProtocol
-        VersionPassed WriterExpired
+        InvalidCut InvalidKey InvalidName InvalidPosition InvalidRanges InvalidRequest
+        InvalidSetting KeyExists KeyNotFound NodeNotFound NotAtBoundary NotFound
+        OperationNotFound OutcomeUnknown Overloaded PartMismatch PlanOutdated
+        ReaderGroupExists ReaderGroupNotFound ReaderGroupReset ReaderInUse ReaderNotFound
+        ReaderRemoved Retry ScaleRefused ScopeExists ScopeNotEmpty ScopeNotFound
+        SegmentNotFound SegmentTruncated SerializationFailed StateNotInitialized
+        StreamExists StreamNotFound StreamNotSealed StreamSealed SubscriberNotFound
+        TableExists TableNotFound TableSealed TimedOut TooManyCheckpoints TooManyReaders
+        TransactionEnded TransactionNotFound Unauthorized Unavailable Unknown
+        UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed WriterExpired
     """,
     "anabranch.common.model.key_range": "KeyRange",
     "anabranch.common.model.names": "StreamRef",
@@ -88,6 +96,7 @@ _NAMES: Mapping[str, str] = {
     "anabranch.common.model.stream": """
         RetentionPolicy RetentionType ScalingPolicy ScalingType StreamConfig StreamState
     """,
+    "anabranch.common.model.table": "TableConfig TableKey TableRef TableState",
     "anabranch.common.model.transaction": "TransactionState",
     "anabranch.common.runtime.nats_target": "NatsTarget TlsFiles",
 }
