@@ -72,6 +72,19 @@ class TierTwoRewound(Corrupt):
     )
 
 
+class IndexDamaged(Corrupt):
+    """The local index of a container's table segments is damaged. Fields: directory, cause.
+
+    Nothing is lost: the log has every entry, and the store drops the index and builds a new one.
+    """
+
+    code = "index-damaged"
+    default_remedy = Remedy(
+        "wait, then try again: the store builds the index anew by itself; if it is damaged again, "
+        "check the disk"
+    )
+
+
 class CorruptEvent(Corrupt):
     """A domain event is damaged, so work on its aggregate stops. Fields: subject, sequence."""
 
