@@ -18,7 +18,8 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.wire.messages import Message, TableUpdated, UpdateTable
 from kit.client_bench import CONNECTION
-from kit.fake_controller import FakeController, FakeControlPlane
+from kit.fake_control_plane import FakeControlPlane
+from kit.fake_controller import FakeController
 from kit.fake_segstore import Direction, FakeSegmentStore, Fault
 from kit.fake_table_segments import FakeTable
 
