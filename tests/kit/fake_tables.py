@@ -17,7 +17,8 @@ from anabranch.controller.domain.kv_table.decide import Circumstances, TableComm
 from anabranch.controller.domain.kv_table.events import TableEvent
 from anabranch.controller.domain.kv_table.invariants import TABLE
 from anabranch.controller.domain.kv_table.state import KvTable, TableStep, next_step
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segstore import FakeSegmentStore
+from kit.fake_table_segments import FakeTable
 
 QUERIES = {name: asked.query for name, asked in kvt.QUERIES.items()}
 
@@ -30,6 +31,7 @@ class FakeTables:
     now_ms: Callable[[], int]
     tables: dict[TableRef, KvTable] = field(default_factory=dict)
     revision: int = 0
+    _created: int = 0
 
     def perform(self, command: TableCommand) -> None:
         """Decide the command in a scope that is open, and work until the table rests."""
@@ -47,9 +49,7 @@ class FakeTables:
             case TableStep.JOIN_SCOPE:
                 return events.TableJoinedScope()
             case TableStep.CREATE_PARTITIONS:
-                self._for_each(
-                    table, lambda store, name: store.segments.setdefault(name, FakeSegment())
-                )
+                self._for_each(table, self._create)
                 return events.TableCreated()
             case TableStep.SEAL_PARTITIONS:
                 self._for_each(table, lambda store, name: store.seal(name))
@@ -57,6 +57,10 @@ class FakeTables:
             case TableStep.DELETE_PARTITIONS:
                 self._for_each(table, lambda store, name: store.delete(name))
                 return events.TableDeleted()
+
+    def _create(self, store: FakeSegmentStore, name: str) -> None:
+        self._created += 1
+        store.segments.setdefault(name, FakeTable(number=self._created))
 
     def _for_each(self, table: KvTable, change: Callable[[FakeSegmentStore, str], object]) -> None:
         store = self.store()

@@ -17,7 +17,7 @@ from anabranch.common.wire.messages import (
     Request,
     TruncateSegment,
 )
-from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN
+from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, InIndex
 from anabranch.segstore.ports import CatalogEntry, LogAddress, TierTwo
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.pauses import drawn_from
@@ -68,6 +68,7 @@ def ask_through(
     """One request without a desk around it, wherever the boundaries that it depends on are."""
     place = container.ask(request, deliver)
     if place is not None:
+        assert not isinstance(place, InIndex), "the driver has no tables"
         given = wait(look_up(tier_two, place, NOTHING_GIVEN))
         assert container.ask(request, deliver, given) is None
 

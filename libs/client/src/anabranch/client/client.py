@@ -1,9 +1,7 @@
-"""`Client`: administration, and the way to writers and readers.
+"""`Client`: the way to writers, readers and tables, and to `administration`.
 
 A client owns a connection to NATS or to a gateway, one connection per segment store, and a task
-group in which its writers and readers work; leaving the client ends them all. Administration
-commands return when the operation is complete and raise the controller's errors. Each takes
-`timeout_s`, after which it raises OutcomeUnknown with the operation's id.
+group in which its writers and readers work; leaving the client ends them all.
 
 A client makes its parts by their public names (`public`) or imports them where it makes them, so
 that a program loads only the parts that it uses: administration alone needs no writer.
@@ -14,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anabranch.client as public
 from anabranch.client.administration import Administration
@@ -24,6 +22,7 @@ from anabranch.client.settings import (
     ConnectionSettings,
     OneSegmentSettings,
     ReaderSettings,
+    TableSettings,
     WriterSettings,
 )
 from anabranch.client.wire.control import ConnectionPool, ControlPlane
@@ -31,6 +30,7 @@ from anabranch.common.adapters.store_connection import Dial, dial_tcp
 from anabranch.common.errors import Closed, InvalidRequest, Remedy
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
+from anabranch.common.model.table import TableRef, table_ref
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 
@@ -39,9 +39,12 @@ if TYPE_CHECKING:
 
     from anabranch.client.one_segment.synchronizer import S, U
     from anabranch.client.reading.bounds import Start
+    from anabranch.client.tables.keys import KeySerializers
     from anabranch.client.transactions.pings import Pings
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Client(Administration):
@@ -111,16 +114,6 @@ class Client(Administration):
         self._closed = True
         await self._pool.close()
         await self._control.close()
-
-    @property
-    def control_plane(self) -> ControlPlane:
-        """The port behind all administration, for programs such as gateways that forward requests.
-
-        ::
-
-            answer = await client.control_plane.query("locate", query, Located, timeout_s=10)
-        """
-        return self._control
 
     # --- data -----------------------------------------------------------------------------
 
@@ -328,6 +321,80 @@ class Client(Administration):
             codec,
             runtime=runtime,
             retry_timeout_s=settings.retry_timeout_s,
+        )
+
+    @overload
+    def table(
+        self, table: str | TableRef, settings: TableSettings | None = None
+    ) -> public.Table[Any, Any]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        value: public.Serializer[V],
+    ) -> public.Table[Any, V]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: public.Serializer[K],
+        value: public.Serializer[V],
+    ) -> public.Table[K, V]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: tuple[public.Serializer[K], public.Serializer[T]],
+        value: public.Serializer[V],
+    ) -> public.Table[tuple[K, T], V]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: KeySerializers,
+        value: public.Serializer[V] | None = None,
+    ) -> public.Table[Any, Any]: ...
+
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: KeySerializers = None,
+        value: public.Serializer[Any] | None = None,
+    ) -> public.Table[Any, Any]:
+        """A key-value table by its name ``scope/table``; enter it with `async with`.
+
+        Keys and values are those of their serializers; without one, they are bytes or text, and
+        come back as bytes. The keys of a table with secondary keys are pairs (primary, secondary),
+        whose parts have a serializer each if `key` is a pair. Raises InvalidName.
+
+        ::
+
+            async with client.table("shop/stock", value=JsonSerializer()) as table:
+                await table.put("apple", 5)
+                print(await table.get("apple"))
+        """
+        return public.Table(
+            table if isinstance(table, TableRef) else table_ref(table),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or TableSettings(),
+            key=key,
+            value=value,
         )
 
     async def fetch(self, pointer: str | public.EventPointer) -> public.Event:

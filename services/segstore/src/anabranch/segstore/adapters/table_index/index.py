@@ -11,12 +11,14 @@ the map holds the interpreter's lock while it copies bytes.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Protocol
 
 from anabranch.common.errors import IndexDamaged
 from anabranch.segstore.adapters.table_index.rows import (
     CLIENT,
     ENTRY,
+    ENTRY_SIZE_BYTES,
     KEY_HEAD_SIZE_BYTES,
     STATE,
     ClientRow,
@@ -39,6 +41,12 @@ SLICE_SIZE_BYTES = 1024 * 1024
 slice it takes a shorter one."""
 
 
+ROWS_BETWEEN_PAUSES = 1024
+"""Of a scan, which takes about a millisecond for them and lets other threads run in between."""
+_OVERHEAD = KEY_HEAD_SIZE_BYTES + ENTRY_SIZE_BYTES
+"""Bytes of a row and its key that are not bytes of the table key or the value."""
+
+
 class SortedRows(Protocol):
     """A map of bytes, sorted by key, whose writes are atomic. It always has `LAST_KEY`."""
 
@@ -49,6 +57,10 @@ class SortedRows(Protocol):
 
         An iteration that ends is damaged: the last key lies behind every range.
         """
+        ...
+
+    def pause(self) -> None:
+        """Leave the interpreter to other threads for a moment."""
         ...
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
@@ -84,9 +96,9 @@ class RowIndex:
         row = _table_row(before, table)
         batch = _Batch()
         first = head(number, ENTRY)
-        entry_of = iter(entries.values())
+        values = iter(entries.values())
         for keys, rows in self._slices([first + key for key in entries]):
-            batch.change([(key, next(entry_of)) for key in keys], _decoded(keys, rows))
+            batch.change(keys, list(islice(values, len(keys))), _decoded(keys, rows))
         row = self._remember(row, clients, present, batch)
         after = replace(
             batch.counted(before), indexed=indexed, anchor=anchor[0], anchor_crc=anchor[1]
@@ -209,6 +221,8 @@ class RowIndex:
                 if page.count and (page.count >= count_max or page.size >= size_max):
                     return page.ended(more=True)
                 page.add(key, row)
+                if page.count % ROWS_BETWEEN_PAUSES == 0:
+                    self._rows.pause()
         raise _ended_early(number)
 
     # --- the whole --------------------------------------------------------------------------------
@@ -235,31 +249,32 @@ class _Batch:
         )
 
     def change(
-        self, changes: list[tuple[bytes, TailEntry]], olds: Mapping[bytes, TailEntry]
+        self, keys: list[bytes], entries: list[TailEntry], olds: Mapping[bytes, TailEntry]
     ) -> None:
-        """Put or remove entries; `olds` are those of their keys that have rows."""
-        if olds:
-            changes = [each for each in changes if _is_newer(each[1], olds.get(each[0]))]
-            removed = {key for key, entry in changes if entry.value is None and key in olds}
-            self.delete({key: olds[key] for key in removed})
-            replaced = {key: olds[key] for key, _ in changes if key in olds and key not in removed}
-            self._count(replaced, -1)
-        puts = {key: entry for key, entry in changes if entry.value is not None}
-        if puts:
-            keys = list(puts)
-            self.puts.extend(zip(keys, encode_entries(keys, list(puts.values())), strict=True))
-            self._count(puts, 1)
+        """Put or remove the entries of keys; `olds` are those of the keys that have rows."""
+        if olds or None in [value for _, _, value in entries]:
+            pairs = zip(keys, entries, strict=True)
+            newer = {key: entry for key, entry in pairs if _is_newer(entry, olds.get(key))}
+            self.delete({key: olds[key] for key, entry in newer.items()
+                         if key in olds and entry.value is None})  # fmt: skip
+            puts = {key: entry for key, entry in newer.items() if entry.value is not None}
+            self._uncount({key: olds[key] for key in puts if key in olds})
+            keys, entries = list(puts), list(puts.values())
+        if keys:
+            rows = encode_entries(keys, entries)
+            self.puts.extend(zip(keys, rows, strict=True))
+            self.entries += len(keys)
+            self.live_size += sum(map(len, keys)) + sum(map(len, rows)) - len(keys) * _OVERHEAD
 
     def delete(self, olds: Mapping[bytes, TailEntry]) -> None:
+        """Delete the rows of these keys."""
         self.deletes.extend(olds)
-        self._count(olds, -1)
+        self._uncount(olds)
 
-    def _count(self, entries: Mapping[bytes, TailEntry], sign: int) -> None:
-        """Count entries, all of which have values, in or out."""
-        size = sum(map(len, entries)) - len(entries) * KEY_HEAD_SIZE_BYTES
-        size += sum(len(value or b"") for _, _, value in entries.values())
-        self.entries += sign * len(entries)
-        self.live_size += sign * size
+    def _uncount(self, olds: Mapping[bytes, TailEntry]) -> None:
+        self.entries -= len(olds)
+        self.live_size -= sum(map(len, olds)) - len(olds) * KEY_HEAD_SIZE_BYTES
+        self.live_size -= sum(len(value or b"") for _, _, value in olds.values())
 
 
 class _Page:
@@ -310,10 +325,12 @@ def _table_row(before: IndexState, row: bytes | None) -> TableRow:
 
 def _decoded(keys: list[bytes], rows: list[bytes | None]) -> dict[bytes, TailEntry]:
     """The entries of the keys that have rows. Raises IndexDamaged."""
+    if not any(rows):
+        return {}
     present = [row for row in rows if row is not None]
     if len(present) < len(rows):
         keys = [key for key, row in zip(keys, rows, strict=True) if row is not None]
-    return dict(zip(keys, decode_entries(keys, present), strict=True)) if present else {}
+    return dict(zip(keys, decode_entries(keys, present), strict=True))
 
 
 def _is_newer(entry: TailEntry, old: TailEntry | None) -> bool:

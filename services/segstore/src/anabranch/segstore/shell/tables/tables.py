@@ -27,7 +27,6 @@ from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.tables.indexer import Indexer
 from anabranch.segstore.shell.tables.parts import TableParts
 
-GET_KEYS_MAX = 10_000
 SCAN_COUNT_MAX = 10_000
 ANSWER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 ROUNDS_MAX = 16
@@ -126,16 +125,16 @@ class Tables:
 
     # --- reads --------------------------------------------------------------------------------
 
-    def get_now(self, segment: str, keys: Sequence[bytes]) -> Rows | None:
+    def get_now(self, segment: str, keys: Sequence[bytes], size_max: int) -> Rows | None:
         """The rows of the keys in their order, without keys; None if the index must be asked.
 
         Raises SegmentNotFound, InvalidRequest, Unavailable.
         """
         known = self._known(segment)
         found = self._in_memory(known.number, keys)
-        return None if len(found) < len(set(keys)) else self._rows(known, keys, found)
+        return None if len(found) < len(set(keys)) else self._rows(known, keys, found, size_max)
 
-    async def get(self, segment: str, keys: Sequence[bytes]) -> Rows:
+    async def get(self, segment: str, keys: Sequence[bytes], size_max: int) -> Rows:
         """As `get_now`, from the index where necessary. Also raises errors of the disk."""
         if self._under_way + len(keys) > UNDER_WAY_KEYS_MAX:
             raise Overloaded("too many look-ups wait for the index", limit=UNDER_WAY_KEYS_MAX)
@@ -143,7 +142,7 @@ class Tables:
         try:
             with self._container.residency.pinned(segment):
                 known, found = await self._find(segment, keys, keep=True)
-            return self._rows(known, keys, found)
+            return self._rows(known, keys, found, size_max)
         finally:
             self._under_way -= len(keys)
 
@@ -246,16 +245,21 @@ class Tables:
         return found
 
     def _rows(
-        self, known: SegmentState, keys: Sequence[bytes], found: Mapping[bytes, TailEntry | None]
+        self,
+        known: SegmentState,
+        keys: Sequence[bytes],
+        found: Mapping[bytes, TailEntry | None],
+        size_max: int,
     ) -> Rows:
-        """The rows of the first keys, until they have `ANSWER_SIZE_BYTES_MAX`."""
+        """The rows of the first keys, at least one, and more until they have `size_max` bytes."""
         now_ms = time_in(known, self._clock.now_ms())
+        limit = min(size_max, ANSWER_SIZE_BYTES_MAX)
         rows: list[Row] = []
         size = 0
         for key in keys:
             row = _row(found[key], now_ms)
             size += len(row.value)
-            if rows and size > ANSWER_SIZE_BYTES_MAX:
+            if rows and size > limit:
                 return Rows(known.number, known.length, rows, more=True)
             rows.append(row)
         return Rows(known.number, known.length, rows)
