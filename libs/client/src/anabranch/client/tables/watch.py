@@ -23,7 +23,13 @@ from anabranch.client.tables.parts import TableParts
 from anabranch.client.tables.position import Place, TablePosition
 from anabranch.client.tables.tail import Arrival, Arrivals, PartitionTail, StoredChange
 from anabranch.common.contracts.tables import TableDescription
-from anabranch.common.errors import AnabranchError, Closed, InvalidPosition, InvalidRequest
+from anabranch.common.errors import (
+    AnabranchError,
+    Closed,
+    InvalidPosition,
+    InvalidRequest,
+    Remedy,
+)
 from anabranch.common.workflow.bounded import for_each
 
 WatchStart = TablePosition | str | None
@@ -180,7 +186,9 @@ class Watch(Generic[K, V]):
             return TablePosition(table, described.incarnation, self._places, self._moved)
         if isinstance(self._start, TablePosition):
             return self._start
-        raise InvalidRequest("the watch has not begun", remedy="enter it with `async with`")
+        raise InvalidRequest(
+            "the watch has not begun", remedy=Remedy(api="enter it with `async with`")
+        )
 
     def __aiter__(self) -> Self:
         return self
