@@ -1,12 +1,14 @@
 """A client over fake stores with one key-value table."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.client import Client, Table, TableConfig, TableRef, TableSettings
 from anabranch.common.contracts.tables import TableDescription
+from anabranch.common.errors import AnabranchError
 from anabranch.common.model.table import TableState, table_ref
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
@@ -15,6 +17,8 @@ from kit.client_bench import CONNECTION
 from kit.fake_controller import FakeController, FakeControlPlane
 from kit.fake_segstore import Direction, FakeSegmentStore, Fault
 from kit.fake_tables import FakeTable
+
+T = TypeVar("T")
 
 TABLE = "shop/stock"
 SETTINGS = TableSettings(retry_timeout_s=5.0, ack_timeout_s=2.0, wait_ms=50)
@@ -109,6 +113,11 @@ async def table_bench(config: TableConfig | None = None) -> AsyncIterator[TableB
             yield TableBench(store, other, controller, control, client, described)
 
 
+async def collected(items: AsyncIterator[T]) -> list[T]:
+    """Everything that the iterator yields."""
+    return [item async for item in items]
+
+
 def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
     """Drop the connection instead of sending the next `count` answers to updates."""
     left = count
@@ -121,3 +130,37 @@ def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
         return None
 
     return rule
+
+
+def held(at: Direction, message: Message) -> Fault | None:
+    """Keep back the answers to updates, until they are released."""
+    return Fault.HOLD if at == "out" and isinstance(message, TableUpdated) else None
+
+
+def dropped(at: Direction, message: Message) -> Fault | None:
+    """Drop the connection before an update is performed."""
+    return Fault.DROP if isinstance(message, UpdateTable) else None
+
+
+def sizes(b: TableBench) -> list[int]:
+    """The number of entries of each update that was performed."""
+    return [len(each.keys) for each in b.segments[0].updates]
+
+
+def numbers(b: TableBench) -> list[int]:
+    """The numbers of the requests that arrived."""
+    return [each.request_number for each in b.requests()]
+
+
+async def together(*calls: Awaitable[T]) -> list[T | AnabranchError]:
+    """The result of each call, or its error."""
+
+    async def attempt(call: Awaitable[T]) -> T | AnabranchError:
+        try:
+            return await call
+        except AnabranchError as error:
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(attempt(call)) for call in calls]
+    return [task.result() for task in tasks]
