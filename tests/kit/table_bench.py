@@ -1,9 +1,10 @@
 """A client over fake stores with one key-value table."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.client import Client, Table, TableConfig, TableRef, TableSettings
 from anabranch.common.contracts.tables import (
@@ -13,6 +14,7 @@ from anabranch.common.contracts.tables import (
     SealTable,
     TableDescription,
 )
+from anabranch.common.errors import AnabranchError
 from anabranch.common.model.table import table_ref
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
@@ -22,6 +24,8 @@ from kit.fake_control_plane import FakeControlPlane
 from kit.fake_controller import FakeController
 from kit.fake_segstore import Direction, FakeSegmentStore, Fault
 from kit.fake_table_segments import FakeTable
+
+T = TypeVar("T")
 
 TABLE = "shop/stock"
 SETTINGS = TableSettings(retry_timeout_s=5.0, ack_timeout_s=2.0, wait_ms=50)
@@ -131,6 +135,11 @@ def _create(controller: FakeController, table: TableRef, config: TableConfig) ->
     return described
 
 
+async def collected(items: AsyncIterator[T]) -> list[T]:
+    """Everything that the iterator yields."""
+    return [item async for item in items]
+
+
 def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
     """Drop the connection instead of sending the next `count` answers to updates."""
     left = count
@@ -143,3 +152,37 @@ def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
         return None
 
     return rule
+
+
+def held(at: Direction, message: Message) -> Fault | None:
+    """Keep back the answers to updates, until they are released."""
+    return Fault.HOLD if at == "out" and isinstance(message, TableUpdated) else None
+
+
+def dropped(at: Direction, message: Message) -> Fault | None:
+    """Drop the connection before an update is performed."""
+    return Fault.DROP if isinstance(message, UpdateTable) else None
+
+
+def sizes(b: TableBench) -> list[int]:
+    """The number of entries of each update that was performed."""
+    return [len(each.keys) for each in b.segments[0].updates]
+
+
+def numbers(b: TableBench) -> list[int]:
+    """The numbers of the requests that arrived."""
+    return [each.request_number for each in b.requests()]
+
+
+async def together(*calls: Awaitable[T]) -> list[T | AnabranchError]:
+    """The result of each call, or its error."""
+
+    async def attempt(call: Awaitable[T]) -> T | AnabranchError:
+        try:
+            return await call
+        except AnabranchError as error:
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(attempt(call)) for call in calls]
+    return [task.result() for task in tasks]

@@ -187,7 +187,8 @@ class Watch(Generic[K, V]):
         if isinstance(self._start, TablePosition):
             return self._start
         raise InvalidRequest(
-            "the watch has not begun", remedy=Remedy(api="enter it with `async with`")
+            "the watch has not begun",
+            remedy=Remedy(api="use it as `async with table.watch() as changes`"),
         )
 
     def __aiter__(self) -> Self:
