@@ -21,6 +21,7 @@ from anabranch.common.runtime.ids import system_rng
 from bench.case import Case
 from bench.systems.port import Durability, Label
 from bench.systems.process import server
+from bench.systems.redis_table import RedisTable
 
 KEY = b"bench"
 FIELD = b"e"
@@ -138,6 +139,16 @@ class Redis:
         await self._client.flushall()
         try:
             yield RedisStream(self._client)
+        finally:
+            await self._client.flushall()
+
+    @asynccontextmanager
+    async def table(self) -> AsyncIterator[RedisTable]:
+        """The whole database as a table, emptied before and after the block."""
+        assert self._client is not None, "the server does not run"
+        await self._client.flushall()
+        try:
+            yield await RedisTable(self._client).open()
         finally:
             await self._client.flushall()
 
