@@ -85,7 +85,11 @@ class TableBench:
     def delete(self) -> None:
         """Delete the table with its segments."""
         self.controller.tables.perform(
-            DeleteTable(command_id="delete", scope=self.ref.scope, table=self.ref.table)
+            DeleteTable(
+                command_id=f"delete-{self.controller.tables.revision}",
+                scope=self.ref.scope,
+                table=self.ref.table,
+            )
         )
         for each in self.described.partitions:
             for store in (self.store, self.other):
@@ -126,7 +130,12 @@ async def table_bench(config: TableConfig | None = None) -> AsyncIterator[TableB
 
 def _create(controller: FakeController, table: TableRef, config: TableConfig) -> TableDescription:
     controller.tables.perform(
-        CreateTable(command_id="create", scope=table.scope, table=table.table, config=config)
+        CreateTable(
+            command_id=f"create-{controller.tables.revision}",
+            scope=table.scope,
+            table=table.table,
+            config=config,
+        )
     )
     described = controller.tables.describe(
         DescribeKeyValueTable(scope=table.scope, table=table.table)

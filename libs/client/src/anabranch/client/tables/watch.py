@@ -188,7 +188,7 @@ class Watch(Generic[K, V]):
             return self._start
         raise InvalidRequest(
             "the watch has not begun",
-            remedy=Remedy(api="use it as `async with table.watch() as changes`"),
+            remedy=Remedy(api="enter the watch with an async with block"),
         )
 
     def __aiter__(self) -> Self:
