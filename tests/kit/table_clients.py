@@ -6,10 +6,10 @@ long after it was answered. Its conditions come from what it read, or from nowhe
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from anabranch.common.errors import AnabranchError
-from anabranch.common.wire.messages import ScanEntries
+from anabranch.common.wire.messages import ScanEntries, TableUpdated
 from anabranch.common.wire.table import ABSENT, ANY, decode_refusals, encode_update
 from kit.rng import Random
 from kit.store_world import Life
@@ -43,32 +43,45 @@ class TableClient:
         else:
             sent = self._new(segment)
             waiting.append(sent)
+        answer = self._send(caller, sent)
         if rng.random() < 0.15:
             life.spawn(self._late(caller, sent))
         if rng.random() < 0.2:
             self._referee.counts["answers of tables that were lost"] += 1
-            life.spawn(self._unheard(caller, sent))
+            life.spawn(answer)
         else:
-            await self._ask(caller, sent)
+            await answer
+            self._heard(sent)
 
     async def _late(self, caller: TableCaller, sent: Sent) -> None:
         """A copy of the request arrives at some later time."""
         await asyncio.sleep(self._rng.choice((0.0, 0.01, 1.0, 20.0)))
         self._referee.counts["late copies of updates"] += 1
-        await self._unheard(caller, sent)
+        await self._send(caller, sent)
 
-    async def _unheard(self, caller: TableCaller, sent: Sent) -> None:
-        """Send the request; only the referee hears the answer."""
+    def _send(self, caller: TableCaller, sent: Sent) -> Coroutine[None, None, None]:
+        """Send the request, at once, so that new ones arrive in the order of their numbers; then
+        let the referee hear the answer."""
         sent.attempts += 1
         try:
-            told = await caller.update(sent)
+            answer = caller.update(sent)
+        except AnabranchError as error:
+            return self._refused(sent, error)
+        return self._answered(sent, answer)
+
+    async def _refused(self, sent: Sent, error: AnabranchError) -> None:
+        self._referee.failed(sent, error)
+
+    async def _answered(self, sent: Sent, answer: Coroutine[None, None, TableUpdated]) -> None:
+        try:
+            told = await answer
         except AnabranchError as error:
             self._referee.failed(sent, error)
             return
         self._referee.answered(sent, told)
 
-    async def _ask(self, caller: TableCaller, sent: Sent) -> None:
-        await self._unheard(caller, sent)
+    def _heard(self, sent: Sent) -> None:
+        """The answer was not lost; after a refusal as such, the client often tries again."""
         waiting = self._unanswered[sent.segment]
         if sent.told is None and not sent.refused_for_good and self._rng.random() < 0.9:
             return

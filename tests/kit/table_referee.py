@@ -70,7 +70,8 @@ class TableReferee:
             case TruncateOperation(segment, time_ms=time_ms, offset=offset):
                 log = self.living.get(segment)
                 if log is not None and offset > log.start:
-                    log.truncate(offset, self.note_time(time_ms))
+                    self.note_time(time_ms)
+                    log.truncate(offset, self.horizon_ms)
                     self.counts["compactions of tables"] += 1
             case DeleteOperation(segment) if segment in self.living:
                 self.living.pop(segment).is_gone = True

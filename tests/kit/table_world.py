@@ -7,7 +7,7 @@ from life to life, and are set back or forward a little.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -233,8 +233,8 @@ class TableCaller(Client):
         super().__init__(life)
         self._tables = TableDesk(life.store, self._read_replied, life.spawn)
 
-    async def update(self, sent: Sent) -> TableUpdated:
-        """Send the request; raises what the store answers."""
+    def update(self, sent: Sent) -> Coroutine[None, None, TableUpdated]:
+        """Send the request, at once; then wait for the answer. Raises what the store answers."""
         request = UpdateTable(
             segment=sent.segment,
             client_id=sent.client_id,
@@ -247,9 +247,7 @@ class TableCaller(Client):
         self._control.ask(
             request, lambda reply: self._replied(reply, request_id), Given(sent.payload)
         )
-        reply = await _answer(waiting)
-        assert isinstance(reply, TableUpdated)
-        return reply
+        return _updated(waiting)
 
     async def get(self, segment: str, keys: list[bytes]) -> tuple[TableRead, list[Row]]:
         """Read the entries of these keys; raises what the store answers."""
@@ -278,3 +276,9 @@ class TableCaller(Client):
     async def _both(self, waiting: asyncio.Future[tuple[Message, bytes]]) -> tuple[Message, bytes]:
         await _answer(waiting)
         return waiting.result()
+
+
+async def _updated(waiting: asyncio.Future[tuple[Message, bytes]]) -> TableUpdated:
+    reply = await _answer(waiting)
+    assert isinstance(reply, TableUpdated)
+    return reply

@@ -188,31 +188,19 @@ class Tables:
         with self._container.residency.pinned(request.segment):
             known = self._known(request.segment)
             state, life = await self._indexer.ready(known.number, known.length)
-            start = request.start
-            while True:
-                page = await self._page(known.number, life, request, start, size_max)
-                now = self._known(request.segment)
-                if now.number != known.number:
-                    raise Unavailable("the table segment was replaced during the scan")
-                now_ms = time_in(now, self._clock.now_ms())
-                rows = [
-                    Row(key, entry.version, entry.expires_ms, entry.value or b"")
-                    for key, entry in page.rows
-                    if entry.lives(now_ms)
-                ]
-                if rows or not page.more:
-                    return Rows(known.number, state.indexed, rows, page.more)
-                start = page.rows[-1][0] + b"\0"
+            now_ms = time_in(self._known(request.segment), self._clock.now_ms())
 
-    async def _page(
-        self, number: int, life: int, request: ScanEntries, start: bytes, size_max: int
-    ) -> IndexPage:
-        def read(index: TableIndex) -> IndexPage:
-            return index.scan(
-                number, start, request.end, request.count_max, size_max, values=request.values
-            )
+            def read(index: TableIndex) -> IndexPage:
+                return index.scan(
+                    known.number, request.start, request.end, request.count_max, size_max,
+                    values=request.values, now_ms=now_ms,
+                )  # fmt: skip
 
-        return await self._indexer.read(life, read)
+            page = await self._indexer.read(life, read)
+            if self._known(request.segment).number != known.number:
+                raise Unavailable("the table segment was replaced during the scan")
+        rows = [Row(key, at, until, value or b"") for key, (at, until, value) in page.rows]
+        return Rows(known.number, state.indexed, rows, page.more)
 
     async def describe(self, segment: str) -> TableDescribed:
         """Raises SegmentNotFound, InvalidRequest, Unavailable, and errors of the disk."""
