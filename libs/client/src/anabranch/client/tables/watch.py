@@ -154,6 +154,7 @@ class Watch(Generic[K, V]):
                 PartitionTail(
                     partition, described, place, parts=self._parts, arrivals=self._arrivals,
                     size_max=max(READ_SIZE_BYTES_MIN, min(share, READ_SIZE_BYTES_MAX)),
+                    is_given=isinstance(self._start, TablePosition),
                 )
             )  # fmt: skip
 
@@ -207,12 +208,14 @@ class Watch(Generic[K, V]):
             if self._changes:
                 return self._next_change()
             self._finish_arrival()
+            if self._ended is not None:
+                continue
             if self._arrivals.ready:
                 self._arrival = self._arrivals.ready.popleft()
                 self._changes.extend(self._arrival.changes)
             elif not self._open_count:
                 raise StopAsyncIteration
-            elif self._ended is None:
+            else:
                 self._arrivals.news.clear()
                 await self._arrivals.news.wait()
 
