@@ -16,7 +16,8 @@ from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.wire.block import Block
-from kit.fake_controller import FakeController, FakeControlPlane
+from kit.fake_control_plane import FakeControlPlane
+from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
 

@@ -57,6 +57,7 @@ class ExampleWorld:
             "stream create demo/sensors --segments 2",
             "write demo/sensors readings.txt",
             "group create demo/workers --stream demo/sensors",
+            "table create demo/readings",
         ):
             assert self.run(line.split())[0] == 0, line
 

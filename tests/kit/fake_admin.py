@@ -127,6 +127,7 @@ class AdminController(FakeController):
                 course.head = command.cut
             case c.DeleteScope(recursive=True):
                 del self.scopes[self._named(command.scope)]
+                self.tables.forget(command.scope)
             case c.CreateStream():
                 super()._perform(command)
                 self.course(command.scope, command.stream).config = command.configured()

@@ -4,22 +4,16 @@ It answers queries and commands as data (`answer`, `decide`), so that the same r
 behind an in-process `ControlPlane` and behind the subjects of a real NATS server.
 """
 
-import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter
-
-from anabranch.client.wire.control import A
 from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import reader_groups as rg
 from anabranch.common.contracts import stream_queries as sq
+from anabranch.common.contracts import tables as kvt
 from anabranch.common.contracts import writer_times as wt
 from anabranch.common.contracts.base import Contract, ErrorBody, ReadToken
-from anabranch.common.contracts.command import CommandBase
 from anabranch.common.contracts.commands import (
-    COMMANDS,
     Accepted,
     Command,
     CreateScope,
@@ -38,7 +32,6 @@ from anabranch.common.errors import (
     AnabranchError,
     NodeNotFound,
     OperationNotFound,
-    OutcomeUnknown,
     ScopeExists,
     ScopeNotEmpty,
     ScopeNotFound,
@@ -48,11 +41,12 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.stream import StreamState
-from kit import fake_groups, fake_transactions
+from kit import fake_groups, fake_tables, fake_transactions
 from kit.fake_groups import FakeGroups
 from kit.fake_scaling import explained
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_streams import FakeStream
+from kit.fake_tables import FakeTables
 from kit.fake_transactions import FakeTransactions
 
 TOKEN = ReadToken(shard=0, sequence=1)
@@ -82,6 +76,7 @@ QUERIES: dict[str, type[q.Query]] = {
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
     **fake_groups.QUERIES,
+    **fake_tables.QUERIES,
     **fake_transactions.QUERIES,
 }
 
@@ -108,6 +103,7 @@ class FakeController:
         self.groups = FakeGroups(
             self._stream, self._make_state_stream, self._drop_stream, lambda: self.now_ms
         )
+        self.tables = FakeTables(lambda: self.store, lambda: self.now_ms)
         self.transactions = FakeTransactions(self._stream, self._a_store, lambda: self.now_ms)
 
     # --- commands -------------------------------------------------------------------------
@@ -131,8 +127,7 @@ class FakeController:
                     raise ScopeExists("the scope already exists", scope=command.scope)
                 self.scopes[command.scope] = {}
             case DeleteScope():
-                if self._scope(command.scope) or self.groups.names(command.scope):
-                    raise ScopeNotEmpty("the scope has streams", scope=command.scope)
+                self._require_empty(command.scope)
                 del self.scopes[command.scope]
             case CreateStream():
                 self._create_stream(command)
@@ -158,6 +153,14 @@ class FakeController:
             ):
                 self._scope(command.scope)
                 self.groups.perform(command)
+            case kvt.CreateTable() | kvt.UpdateTableConfig() | kvt.SealTable() | kvt.DeleteTable():
+                self._scope(command.scope)
+                self.tables.perform(command)
+
+    def _require_empty(self, scope: str) -> None:
+        parts = (self._scope(scope), self.groups.names(scope), self.tables.names(scope))
+        if any(parts):
+            raise ScopeNotEmpty("the scope has streams", scope=scope)
 
     def _make_state_stream(self, scope: str, stream: str) -> None:
         self._create_stream(CreateStream(command_id="state", scope=scope, stream=stream))
@@ -237,10 +240,17 @@ class FakeController:
                 return self._nodes()
             case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
                 return self._change(query)
-        return self._about_groups(query)
+        return self._about_parts(query)
 
-    def _about_groups(self, query: q.Query) -> Contract:
+    def _about_parts(self, query: q.Query) -> Contract:
         match query:
+            case kvt.DescribeKeyValueTable():
+                self._scope(query.scope)
+                return self.tables.describe(query)
+            case kvt.ListTables():
+                self._scope(query.scope)
+                names, token = self._page(self.tables.names(query.scope), query)
+                return kvt.TableList(tables=names, next_page_token=token)
             case rg.DescribeReaderGroup():
                 self._scope(query.scope)
                 return self.groups.describe(query)
@@ -410,41 +420,3 @@ def _ref(named: ScaleStream | TruncateStream | sq.StreamQuery) -> StreamRef:
 def _ref_of(scope: str, stream: str) -> StreamRef:
     """Of internal streams, too."""
     return StreamRef(ScopeName(scope), StreamName(stream))
-
-
-class FakeControlPlane:
-    """The client's port, answered by a `FakeController` in the same process."""
-
-    def __init__(self, controller: FakeController) -> None:
-        self._controller = controller
-        self._commands = 0
-        self.before_query: Callable[[str], None] = lambda _: None
-        """Called with the query's name; may raise what the client is to see."""
-
-    def new_command_id(self) -> str:
-        self._commands += 1
-        return f"command-{self._commands}"
-
-    async def query(self, name: str, query: q.Query, answer: type[A], *, timeout_s: float) -> A:
-        self.before_query(name)
-        data = self._controller.answer(name, query.model_dump_json().encode()).model_dump_json()
-        if not json.loads(data)["ok"]:
-            raise q.QueryFailed.model_validate_json(data).error.to_error()
-        return TypeAdapter(answer).validate_json(data)
-
-    async def execute(
-        self, command: CommandBase, *, timeout_s: float, wait_s: float | None = None
-    ) -> OperationState:
-        """The fake works at once; an operation that is held up is left to go on."""
-        decided = self._controller.decide(COMMANDS.validate_python(command.model_dump()))
-        if isinstance(decided, Rejected):
-            raise decided.error.to_error()
-        status = self._controller.operations[command.command_id]
-        if status.error is not None:
-            raise status.error.to_error()
-        if status.state is OperationState.RUNNING and wait_s is None:
-            raise OutcomeUnknown("the operation did not end in time", operation=command.command_id)
-        return status.state
-
-    async def close(self) -> None:
-        return None

@@ -33,7 +33,7 @@ from anabranch.common.model.names import (
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS
+from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS, TABLES
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import Scope
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
@@ -102,7 +102,7 @@ class QueryWorld:
         self.store = CountingStore()
         repositories = Repositories(self.store, SeededIds(1))
         self.scopes, self.streams = repositories[SCOPES], repositories[STREAMS]
-        self.groups = repositories[GROUPS]
+        self.groups, self.tables = repositories[GROUPS], repositories[TABLES]
         self.folds: list[Fold] = []
         self.mirror = mirror_of(self.store, self.folds.append)
         chunks = HistoryChunks(self.store, SeededIds(3))

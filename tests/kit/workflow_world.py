@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from anabranch.common.contracts.commands import (
-    Command,
     CreateScope,
     CreateStream,
     DeleteScope,
@@ -28,11 +27,11 @@ from anabranch.common.contracts.subjects import (
     scope_events,
     shard_of_subject,
     stream_events,
+    table_events,
     transaction_events,
     transaction_gate,
 )
 from anabranch.common.contracts.transactions import BeginTransaction
-from anabranch.common.errors import Conflict, InvalidRequest, NotFound, Retry
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
@@ -48,12 +47,16 @@ from anabranch.common.model.names import (
 )
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import SegmentOffset, fixed
+from anabranch.common.model.table import TableRef
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import Workflow, run_to_rest
 from anabranch.common.workflow.waiting import StillWaiting
-from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS, TRANSACTIONS
+from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS, TABLES, TRANSACTIONS
+from anabranch.controller.domain.kv_table import decide as table_decide
+from anabranch.controller.domain.kv_table.decide import TableCommand
+from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.reader_group import decide as group_decide
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.reader_group.events import GroupEvent
@@ -83,6 +86,7 @@ from anabranch.controller.workflows.context import OPEN_REVISION, WorkContext
 from anabranch.controller.workflows.observed import Observer
 from anabranch.controller.workflows.repositories import Repositories
 from anabranch.controller.workflows.steps import workflow_of
+from kit.deciding_queue import DecidingQueue
 from kit.desks import DAY_MS
 from kit.fake_stores import FakeSegmentStores
 from kit.fake_writer_times import InMemoryWriterTimes
@@ -143,6 +147,7 @@ class World:
         self.scopes = self.repositories[SCOPES]
         self.streams = self.repositories[STREAMS]
         self.groups = self.repositories[GROUPS]
+        self.tables = self.repositories[TABLES]
         self.transactions = self.repositories[TRANSACTIONS]
         self.gates = Gates(self.store, SeededIds(4))
         self.chunks = HistoryChunks(self.store, SeededIds(3))
@@ -245,6 +250,18 @@ class World:
         at = group_decide.Circumstances(scope.incarnation if scope.is_open else None, seen, 1)
         return await self.groups.transact(
             group_events(ref), lambda found: group_decide.decide(found.state, command, at)
+        )
+
+    async def table_command(self, command: TableCommand) -> Loaded[KvTable]:
+        """Decide as a handler does."""
+        ref = TableRef(ScopeName(command.scope), command.table)
+        scope = (await self.scopes.load(scope_events(ref.scope))).state
+        incarnation = scope.incarnation if scope.is_open else None
+        return await self.tables.transact(
+            table_events(ref),
+            lambda found: table_decide.decide(
+                found.state, command, table_decide.Circumstances(found.revision + 1, incarnation, 1)
+            ),
         )
 
     async def group(self) -> ReaderGroup:
@@ -411,29 +428,3 @@ FIRST: dict[StreamStep, Sequence[Deed]] = {
     StreamStep.ARCHIVE_OUTCOMES: (many_outcomes,),
 }
 """What happens to the new stream, one after the other, so that the step is to be done."""
-
-
-class DecidingQueue:
-    """`CommandSender` that decides at once; a refusal is nobody's, as nobody waits for an answer.
-
-    `posted` lists all; while `is_stuck`, nothing is decided.
-    """
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.posted: list[Command] = []
-        self.is_stuck = False
-
-    async def post(self, command: Command) -> None:
-        """See `CommandSender.post`."""
-        self.posted.append(command)
-        assert not isinstance(command, CreateScope | DeleteScope)
-        if self.is_stuck:
-            return
-        try:
-            if isinstance(command, GroupCommand):
-                await self._world.group_command(command)
-            else:
-                await self._world.command(command)
-        except (Conflict, NotFound, Retry, InvalidRequest):
-            return

@@ -32,6 +32,8 @@ from anabranch.common.contracts.commands import (
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import segment_id
+from anabranch.controller.domain.kv_table import state as table_state
+from anabranch.controller.domain.kv_table.decide import TableCommand
 from anabranch.controller.domain.reader_group import state as group_state
 from anabranch.controller.domain.reader_group.decide import GroupCommand
 from anabranch.controller.domain.scope import decide as scope_decide
@@ -51,6 +53,7 @@ from anabranch.controller.domain.transaction import state as txn_state
 from kit.commit_story import commit_fields, shown_epochs, shown_successors
 from kit.group_story import GroupStory
 from kit.story_fields import parsed, shown, told
+from kit.table_story import TableStory
 from kit.transaction_story import ApplicationStory, TransactionStory
 
 STORIES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
@@ -98,7 +101,7 @@ class StreamStory:
     def command(self, fields: dict[str, object]) -> Sequence[StreamEvent]:
         scope = int(str(fields.pop("open", 1)))
         command = COMMANDS.validate_python({"scope": "s", "stream": "x", **parsed(fields)})
-        assert not isinstance(command, CreateScope | DeleteScope | GroupCommand)
+        assert not isinstance(command, CreateScope | DeleteScope | GroupCommand | TableCommand)
         return stream_decide.decide(
             self.state,
             command,
@@ -176,7 +179,7 @@ def shown_subscribers(stream: Stream) -> str:
     return f"subscribers={','.join(present)} former={','.join(former)} "
 
 
-Story = ScopeStory | StreamStory | GroupStory | TransactionStory | ApplicationStory
+Story = ScopeStory | StreamStory | GroupStory | TableStory | TransactionStory | ApplicationStory
 
 
 def has_several_intents(story: Story) -> bool:
@@ -197,6 +200,9 @@ def require_due(story: Story, event: Contract, *, was_busy: bool) -> None:
         case GroupStory():
             then = group_state.MACHINE.rows[type(event)].then
             due = group_state.next_step(story.state)
+        case TableStory():
+            then = table_state.MACHINE.rows[type(event)].then
+            due = table_state.next_step(story.state)
         case TransactionStory():
             then = txn_state.MACHINE.rows[type(event)].then
             due = txn_state.next_step(story.state)
@@ -238,6 +244,7 @@ STORY_OF: dict[str, type[Story]] = {
     "scope": ScopeStory,
     "stream": StreamStory,
     "group": GroupStory,
+    "table": TableStory,
     "transaction": TransactionStory,
     "application": ApplicationStory,
 }

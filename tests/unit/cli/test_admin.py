@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli import awaiting, session
-from anabranch.cli.__main__ import run
 from anabranch.cli.admin import Admin
-from anabranch.cli.client_session import Session
-from anabranch.cli.commands import reshape as reshape_commands
 from anabranch.client import (
-    Client,
     InvalidRequest,
     KeyRange,
     LastWatermark,
@@ -32,10 +27,8 @@ from anabranch.client import (
 from anabranch.common.contracts.base import ErrorBody
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.stream import SegmentOffset, fixed
-from anabranch.common.runtime.clock import SystemClock
-from anabranch.common.runtime.ids import SeededIds, system_rng
+from kit.admin_line import Line, prepared_line
 from kit.fake_admin import AdminController
-from kit.fake_controller import FakeControlPlane
 from kit.fake_course import BEGAN_MS
 from kit.gateway_bench import gateway
 from kit.http_sessions import http_session
@@ -146,45 +139,10 @@ async def test_both_sessions_change_streams_and_scopes(which: int) -> None:
 # --- the command line ---------------------------------------------------------------------
 
 
-class Line:
-    """Runs command lines against one controller in memory."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.controller = AdminController()
-        self._capsys = capsys
-        self.notes = ""
-
-    @asynccontextmanager
-    async def session(self, _address: str) -> AsyncIterator[Session]:
-        control = FakeControlPlane(self.controller)
-        ids = SeededIds(len(self.controller.commanded))
-        control.new_command_id = ids.new_id  # type: ignore[method-assign]
-        client = Client(control, clock=SystemClock(), ids=ids, rng=system_rng())
-        yield Session(client)
-        await client.close()
-
-    def __call__(self, text: str, *more: str, code: int = 0) -> str:
-        """What it prints, with what goes to stderr in `notes`."""
-        ended = run([*text.split(), *more, "--nats", "nats://nowhere"])
-        shown = self._capsys.readouterr()
-        self.notes = shown.err
-        assert ended == code, shown.err
-        return shown.out
-
-    def records(self, text: str) -> list[Any]:
-        return [json.loads(line) for line in self(f"{text} --json").splitlines()]
-
-
 @pytest.fixture
 def line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Line:
     """With a stream of two segments."""
-    made = Line(capsys)
-    monkeypatch.setattr(session, "session_on", made.session)
-    monkeypatch.setattr(awaiting, "LOOK_S", 0.01)
-    monkeypatch.setattr(reshape_commands, "POLL_S", 0.01)
-    made("scope create plant")
-    made("stream create plant/sensors --segments 2")
-    return made
+    return prepared_line(capsys, monkeypatch)
 
 
 def test_a_stream_is_split_merged_and_looked_at(line: Line) -> None:

@@ -38,18 +38,21 @@ from anabranch.client import (
     StateSynchronizer,
     Stores,
     Streams,
+    Tables,
     Transaction,
     TransactionPart,
     Transactions,
     connect,
 )
 from anabranch.client.admin.stream_views import StreamViews
+from anabranch.client.administration import Administration
 from anabranch.client.blocking import Blocking, BlockingClient
 from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.errors import ERRORS_BY_CODE
 
 PUBLIC = frozenset((Path(__file__).parents[2] / "golden" / "client_names.txt").read_text().split())
 OWNERS = (
+    Administration,
     Client,
     Cluster,
     Containers,
@@ -68,6 +71,7 @@ OWNERS = (
     Stores,
     Streams,
     StreamViews,
+    Tables,
     Transaction,
     TransactionPart,
     Transactions,

@@ -15,6 +15,7 @@ from anabranch.common.contracts import membership, queries, reader_groups, strea
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.operation_queries import ListOperations
 from anabranch.common.contracts.queries import OperationFound
+from anabranch.common.contracts.tables import DescribeKeyValueTable, ListTables
 from anabranch.common.errors import InvalidRequest, ReadTokenUnknown
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 
@@ -83,6 +84,9 @@ def test_what_a_query_demands_by_itself_it_goes_on_demanding() -> None:
 def test_queries_about_one_thing_read_its_shard() -> None:
     group = reader_groups.DescribeReaderGroup(scope="s", group="g")
     assert shards_read_by(group) == (shard_of("s/g"),)
+    table = DescribeKeyValueTable(scope="s", table="t")
+    assert shards_read_by(table) == (shard_of("s/t"),)
+    assert shards_read_by(ListTables(scope="s")) is None
     assert shards_read_by(queries.DescribeScope(scope="s")) == (shard_of("s"),)
     assert shards_read_by(queries.GetOperation(operation="o", scope="s")) == (shard_of("s"),)
     assert shards_read_by(stream_queries.HeadCut(scope="s", stream="x")) == (SHARD_OF_X,)

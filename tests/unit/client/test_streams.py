@@ -36,7 +36,7 @@ from anabranch.common.model.stream import StreamState, fixed
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from kit.fake_admin import AdminController
-from kit.fake_controller import FakeControlPlane
+from kit.fake_control_plane import FakeControlPlane
 
 STREAM = "plant/sensors"
 

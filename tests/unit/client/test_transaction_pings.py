@@ -14,7 +14,8 @@ from anabranch.common.contracts.commands import CreateStream
 from anabranch.common.errors import AnabranchError, StreamNotFound, TransactionEnded, Unavailable
 from anabranch.common.model.transaction import TransactionState as S
 from anabranch.common.runtime.ids import SeededIds
-from kit.fake_controller import FakeController, FakeControlPlane
+from kit.fake_control_plane import FakeControlPlane
+from kit.fake_controller import FakeController
 from kit.fake_segstore import FakeSegmentStore
 from kit.fake_transactions import FakeTransactions
 from kit.rng import seeded

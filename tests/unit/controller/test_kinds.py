@@ -10,22 +10,26 @@ from anabranch.common.contracts.subjects import (
     scope_events,
     scope_gate,
     stream_events,
+    table_events,
     transaction_events,
     transaction_key,
 )
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.model.table import TableRef
 from anabranch.controller.domain.kinds import (
     APPLICATIONS,
     GROUPS,
     KINDS,
     SCOPES,
     STREAMS,
+    TABLES,
     TRANSACTIONS,
     Kind,
     kind_of,
     nothing_seen,
 )
+from anabranch.controller.domain.kv_table.state import TableStep
 from anabranch.controller.domain.reader_group.state import GroupStep
 from anabranch.controller.domain.scope.state import ScopeStep
 from anabranch.controller.domain.stream.state import StreamStep
@@ -37,6 +41,7 @@ STEPS_OF = {
     SCOPES.name: ScopeStep,
     STREAMS.name: StreamStep,
     GROUPS.name: GroupStep,
+    TABLES.name: TableStep,
     TRANSACTIONS.name: TransactionStep,
 }
 S, X = ScopeName("s"), StreamRef(ScopeName("s"), StreamName("x"))
@@ -50,7 +55,7 @@ def test_every_step_of_every_kind_is_performed_by_somebody() -> None:
 
 def test_every_command_is_decided_by_its_kind() -> None:
     assert set(DECIDERS) == set(get_args(get_args(Command)[0]))
-    assert COMMANDED == (SCOPES, STREAMS, GROUPS)
+    assert COMMANDED == (SCOPES, STREAMS, GROUPS, TABLES)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +64,7 @@ def test_every_command_is_decided_by_its_kind() -> None:
         (scope_events(S), SCOPES),
         (stream_events(X), STREAMS),
         (group_events(GroupRef(S, "x")), GROUPS),
+        (table_events(TableRef(S, "x")), TABLES),
         (transaction_events(X, 1, "0" * 32), TRANSACTIONS),
         (transaction_key(X, 1, "a"), APPLICATIONS),
         (scope_gate(S, 1), None),

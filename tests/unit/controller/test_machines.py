@@ -7,6 +7,8 @@ import pytest
 from anabranch.common.contracts.base import Contract
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.stream import StreamState
+from anabranch.controller.domain.kv_table import state as table
+from anabranch.controller.domain.kv_table.invariants import TABLE
 from anabranch.controller.domain.machine import Machine
 from anabranch.controller.domain.reader_group import state as group
 from anabranch.controller.domain.reader_group.invariants import GROUP
@@ -22,6 +24,7 @@ MACHINES: list[tuple[Machine[Any], Aggregate[Any, Any], set[str]]] = [
     (scope.MACHINE, SCOPE, set(scope.ScopeStep)),
     (stream.MACHINE, STREAM, set(stream.StreamStep)),
     (group.MACHINE, GROUP, set(group.GroupStep)),
+    (table.MACHINE, TABLE, set(table.TableStep)),
     (transaction.MACHINE, TRANSACTION, set(transaction.TransactionStep)),
 ]
 each = pytest.mark.parametrize(

@@ -24,6 +24,12 @@ from anabranch.common.contracts.reader_groups import (
     ResetReaderGroup,
     UpdateSubscriberCut,
 )
+from anabranch.common.contracts.tables import (
+    CreateTable,
+    DeleteTable,
+    SealTable,
+    UpdateTableConfig,
+)
 from anabranch.common.errors import AnabranchError, ScopeNotEmpty, ScopeNotFound
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.names import segment_id
@@ -33,6 +39,13 @@ from anabranch.common.model.reader_group import (
     ReaderGroupConfig,
     SegmentPosition,
 )
+from anabranch.common.model.table import TableConfig
+from anabranch.controller.domain.kv_table import decide as table_decide
+from anabranch.controller.domain.kv_table import events as table_events
+from anabranch.controller.domain.kv_table.events import TableEvent
+from anabranch.controller.domain.kv_table.invariants import TABLE
+from anabranch.controller.domain.kv_table.state import KvTable, TableStep
+from anabranch.controller.domain.kv_table.state import next_step as table_next_step
 from anabranch.controller.domain.reader_group import decide as group_decide
 from anabranch.controller.domain.reader_group import events as group_events
 from anabranch.controller.domain.reader_group.decide import Circumstances as GroupCircumstances
@@ -190,6 +203,35 @@ def group_happens(group: ReaderGroup, what: int, number: int) -> list[GroupEvent
     )
     at = GroupCircumstances(1, {"s/x": seen_stream("x", 2)}, number)
     return list(group_decide.decide(group, commands[number % 3], at))
+
+
+def table_happens(table: KvTable, what: int, number: int) -> list[TableEvent]:
+    match table_next_step(table) if what < 3 else None:
+        case TableStep.JOIN_SCOPE:
+            joined = table_events.TableJoinedScope()
+            return [joined if number else table_events.TableCreateFailed(error=GONE)]
+        case TableStep.CREATE_PARTITIONS:
+            return [table_events.TableCreated()]
+        case TableStep.SEAL_PARTITIONS:
+            return [table_events.TableSealed()]
+        case TableStep.DELETE_PARTITIONS:
+            return [table_events.TableDeleted()]
+    about: dict[str, Any] = {"command_id": f"{what}-{number}", "scope": "s", "table": "t"}
+    config = TableConfig(partition_count=3, secondary_key_size=None, ttl_ms=number)
+    commands = (
+        CreateTable(**about, config=config),
+        UpdateTableConfig(**about, config=config),
+        SealTable(**about),
+        DeleteTable(**about),
+    )
+    at = table_decide.Circumstances(number, 1, number)
+    return list(table_decide.decide(table, commands[number % 4], at))
+
+
+@settings(max_examples=60)
+@given(LIVES)
+def test_a_key_value_table_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
+    live(TABLE, life, table_happens)
 
 
 @settings(max_examples=60)

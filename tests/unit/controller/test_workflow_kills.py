@@ -1,7 +1,6 @@
 """A controller dies at any request of a step; another one ends the work, and the dead may wake."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +15,9 @@ from anabranch.common.errors import (
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import segment_id, segment_name
 from anabranch.common.model.stream import StreamState
-from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.runner import StepFailed, run_to_rest
 from anabranch.controller.domain.stream.state import Stream, StreamStep
-from anabranch.controller.ports import SegmentBounds
+from kit.dying_stores import DyingStores, Killed, facts
 from kit.fake_stores import FakeSegmentStores
 from kit.workflow_world import DELETE, REF, SCALE, SEAL, STEPS, SUBJECT, TRUNCATE, World
 
@@ -63,79 +61,6 @@ SCALE_AGAIN = SCALE.model_copy(
         ),
     }
 )
-
-
-class Killed(Exception):
-    """The process is gone."""
-
-
-@dataclass
-class DyingStores:
-    """Requests of a controller that dies at its request number `at`, before or after it."""
-
-    stores: FakeSegmentStores
-    at: int
-    performed: bool
-    count: int = 0
-
-    async def create_segment(self, segment: str, stamp: Stamp) -> None:
-        self._before()
-        await self.stores.create_segment(segment, stamp)
-        self._after()
-
-    async def seal_segment(self, segment: str, stamp: Stamp) -> int:
-        self._before()
-        length = await self.stores.seal_segment(segment, stamp)
-        self._after()
-        return length
-
-    async def check_truncation(self, segment: str, offset: int, stamp: Stamp) -> None:
-        self._before()
-        await self.stores.check_truncation(segment, offset, stamp)
-        self._after()
-
-    async def truncate_segment(self, segment: str, offset: int, stamp: Stamp) -> None:
-        self._before()
-        await self.stores.truncate_segment(segment, offset, stamp)
-        self._after()
-
-    async def segment_length(self, segment: str) -> int:
-        self._before()
-        length = await self.stores.segment_length(segment)
-        self._after()
-        return length
-
-    async def segment_bounds(self, segment: str) -> SegmentBounds:
-        return await self.stores.segment_bounds(segment)
-
-    async def boundary_at(self, segment: str, offset: int) -> int:
-        return await self.stores.boundary_at(segment, offset)
-
-    async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
-        return await self.stores.read_appends(segment, offset, size_max)
-
-    async def append_if(self, segment: str, block: bytes, expected_length: int) -> None:
-        await self.stores.append_if(segment, block, expected_length)
-
-    async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
-        self._before()
-        end = await self.stores.merge_segments(segment, sources, stamp)
-        self._after()
-        return end
-
-    async def delete_segment(self, segment: str, stamp: Stamp) -> None:
-        self._before()
-        await self.stores.delete_segment(segment, stamp)
-        self._after()
-
-    def _before(self) -> None:
-        if self.count == self.at and not self.performed:
-            raise Killed
-        self.count += 1
-
-    def _after(self) -> None:
-        if self.count > self.at:
-            raise Killed
 
 
 @pytest.mark.parametrize(("step", "at", "performed"), KILLS)
@@ -185,7 +110,7 @@ async def assert_late_waking_changes_nothing(
     world: World, loaded: Loaded[Stream], step: StreamStep
 ) -> None:
     """The step runs on what was read long ago; what it does is known, or refused."""
-    before = facts(world)
+    before = facts(world.segments)
     try:
         event = await STEPS[step](world.context, loaded)
     except AnabranchError:
@@ -193,13 +118,7 @@ async def assert_late_waking_changes_nothing(
     else:
         with pytest.raises(WrongExpectedSequence):
             await world.streams.append(loaded, [event])
-    assert facts(world) == before
-
-
-def facts(world: World) -> dict[str, tuple[bool, int, int, bool]]:
-    """What readers and writers would notice of each segment."""
-    found = world.segments.segments
-    return {name: (s.sealed, s.start, s.length, s.deleted) for name, s in found.items()}
+    assert facts(world.segments) == before
 
 
 # --- truncations that cannot be -----------------------------------------------------------------
@@ -217,7 +136,7 @@ async def test_a_cut_with_one_bad_segment_among_good_ones_changes_nothing(
     if is_sealed:
         await world.command(SCALE_AGAIN)
         await run_to_rest(world.workflow(), SUBJECT)
-    live, untouched = world.segments.live(), facts(world)
+    live, untouched = world.segments.live(), facts(world.segments)
     cut = tuple(
         replace(place, offset=offset) if index == bad else place
         for index, place in enumerate(TRUNCATE.cut)
@@ -235,7 +154,7 @@ async def test_a_cut_with_one_bad_segment_among_good_ones_changes_nothing(
         assert failed.error.code.startswith(code)
         assert stream.head == before
     assert world.segments.live() == live
-    assert facts(world) == untouched
+    assert facts(world.segments) == untouched
     await world.command(TRUNCATE.model_copy(update={"command_id": "right"}))
     assert (await run_to_rest(world.workflow(), SUBJECT)).state.head == TRUNCATE.cut
     assert len(world.segments.live()) == len(live) - 3

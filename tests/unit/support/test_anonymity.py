@@ -32,6 +32,16 @@ def test_names_in_subjects_are_replaced_also_those_with_dots() -> None:
     assert found == {"subject": f"ana.evt.7.stream.{a.name('demo')}.{a.name('plant.one')}"}
 
 
+def test_the_name_of_a_table_is_replaced_in_every_form() -> None:
+    a = Anonymizer(SALT)
+    demo, latest = a.name("demo"), a.name("latest")
+    assert a.record({"table": "latest"}) == {"table": latest}
+    assert a.record({"aggregate": "table:demo/latest"}) == {"aggregate": f"table:{demo}/{latest}"}
+    found = a.record({"subject": "ana.evt.7.kvt.demo.latest"})
+    assert found == {"subject": f"ana.evt.7.kvt.{demo}.{latest}"}
+    assert a.text("demo/latest~ waits") == f"{demo}/{latest}~ waits"
+
+
 def test_a_line_of_a_log_keeps_its_text_and_loses_names() -> None:
     a = Anonymizer(SALT)
     line = {"event": "the stream demo waits", "stream": "demo/x", "error": "x of demo is away"}

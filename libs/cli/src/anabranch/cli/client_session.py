@@ -21,6 +21,7 @@ from anabranch.cli.events import (
 )
 from anabranch.cli.groups import Groups
 from anabranch.cli.sink import EventSink
+from anabranch.cli.tables import Tables
 from anabranch.cli.transactions import Transactions
 from anabranch.client import Client, EventReader, WriterSettings
 from anabranch.client.reading.bounds import Start
@@ -51,6 +52,10 @@ class Session:
     @property
     def groups(self) -> Groups:
         return Groups(self._client)
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self._client)
 
     @property
     def transactions(self) -> Transactions:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.client.admin.parked import Parked
     from anabranch.client.admin.scopes import Scopes
     from anabranch.client.admin.streams import Streams
+    from anabranch.client.admin.tables import Tables
     from anabranch.client.client import Client
     from anabranch.client.connecting import Connecting, connect
     from anabranch.client.groups.admin import ReaderGroups
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
         SegmentRun,
         SuccessorsFound,
     )
+    from anabranch.common.contracts.tables import Partition, TableDescription
     from anabranch.common.contracts.transactions import (
         ApplicationDescription,
         CommittedPart,
@@ -181,6 +183,9 @@ if TYPE_CHECKING:
         StreamNotSealed,
         StreamSealed,
         SubscriberNotFound,
+        TableExists,
+        TableNotFound,
+        TableSealed,
         TimedOut,
         TooManyCheckpoints,
         TooManyReaders,
@@ -211,6 +216,7 @@ if TYPE_CHECKING:
         StreamConfig,
         StreamState,
     )
+    from anabranch.common.model.table import TableConfig, TableRef, TableState
     from anabranch.common.model.transaction import TransactionState
     from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
 
@@ -297,6 +303,7 @@ __all__ = [
     "PartLength",
     "PartMismatch",
     "PartReport",
+    "Partition",
     "PastDecision",
     "PlanOutdated",
     "Position",
@@ -366,6 +373,14 @@ __all__ = [
     "SubscriberDescription",
     "SubscriberNotFound",
     "SuccessorsFound",
+    "TableConfig",
+    "TableDescription",
+    "TableExists",
+    "TableNotFound",
+    "TableRef",
+    "TableSealed",
+    "TableState",
+    "Tables",
     "TextSerializer",
     "TimeCut",
     "TimeWindow",

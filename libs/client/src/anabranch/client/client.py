@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 import anabranch.client as public
+from anabranch.client.administration import Administration
 from anabranch.client.runtime import Runtime, failures_to_close
 from anabranch.client.settings import (
     ByteStreamSettings,
@@ -25,7 +26,7 @@ from anabranch.client.settings import (
     ReaderSettings,
     WriterSettings,
 )
-from anabranch.client.wire.control import ConnectionPool, ControlPlane, SegmentDirectory
+from anabranch.client.wire.control import ConnectionPool, ControlPlane
 from anabranch.common.adapters.store_connection import Dial, dial_tcp
 from anabranch.common.errors import Closed, InvalidRequest, Remedy
 from anabranch.common.model.names import StreamRef, stream_ref
@@ -38,13 +39,12 @@ if TYPE_CHECKING:
 
     from anabranch.client.one_segment.synchronizer import S, U
     from anabranch.client.reading.bounds import Start
-    from anabranch.client.reading.ranges import SegmentRanges
     from anabranch.client.transactions.pings import Pings
 
 T = TypeVar("T")
 
 
-class Client:
+class Client(Administration):
     """A connection to a cluster, made by `connect`: an async context manager. See the module.
 
     ::
@@ -65,13 +65,10 @@ class Client:
         dial: Dial = dial_tcp,
     ) -> None:
         """`dial` opens the connections to segment stores."""
-        self._control = control
+        pool = ConnectionPool(connections or ConnectionSettings(), dial)
+        super().__init__(control, pool, clock, rng)
         self._tracer = tracer
-        self._clock = clock
         self._ids = ids
-        self._rng = rng
-        self._pool = ConnectionPool(connections or ConnectionSettings(), dial)
-        self._directory = SegmentDirectory(control, self._pool)
         self._tasks = asyncio.TaskGroup()
         self._runtime: Runtime | None = None
         self._pings: Pings | None = None
@@ -124,55 +121,6 @@ class Client:
             answer = await client.control_plane.query("locate", query, Located, timeout_s=10)
         """
         return self._control
-
-    # --- administration -------------------------------------------------------------------
-
-    @property
-    def scopes(self) -> public.Scopes:
-        """Create, delete, describe and list scopes."""
-        return public.Scopes(self._control)
-
-    @property
-    def streams(self) -> public.Streams:
-        """Create, change, scale, truncate, seal, delete and describe streams."""
-        return public.Streams(self._control, self.ranges())
-
-    @property
-    def reader_groups(self) -> public.ReaderGroups:
-        """Create, reset, delete and describe reader groups."""
-        from anabranch.client.reading.places import Places
-
-        return public.ReaderGroups(self._control, Places(self.ranges()))
-
-    @property
-    def operations(self) -> public.Operations:
-        """Operations: the states and outcomes of commands."""
-        return public.Operations(self._control, self._clock)
-
-    @property
-    def cluster(self) -> public.Cluster:
-        """The cluster as a whole: an overview, lost members, flushing to tier 2."""
-        return public.Cluster(self._control, self._pool, self._clock)
-
-    @property
-    def controllers(self) -> public.Controllers:
-        """Controllers: which are alive, and which one leads."""
-        return public.Controllers(self._control)
-
-    @property
-    def stores(self) -> public.Stores:
-        """Segment stores: which are alive, and where each listens."""
-        return public.Stores(self._control)
-
-    @property
-    def containers(self) -> public.Containers:
-        """Containers: the store of each, and moving and enabling them."""
-        return public.Containers(self._control)
-
-    @property
-    def parked(self) -> public.Parked:
-        """Commands and work that a service put aside because its handler failed."""
-        return public.Parked(self._control)
 
     # --- data -----------------------------------------------------------------------------
 
@@ -408,17 +356,6 @@ class Client:
         """
         runtime = self._entered()
         return public.BatchClient(self._control, self._directory, runtime, ReaderSettings())
-
-    def ranges(self) -> SegmentRanges:
-        """Stored bytes of segments, for bulk readers; works on a client that is not entered.
-
-        ::
-
-            info = await client.ranges().info(segment)
-        """
-        from anabranch.client.reading.ranges import SegmentRanges
-
-        return SegmentRanges(self._control, self._directory, clock=self._clock, rng=self._rng)
 
     def _entered_pings(self) -> Pings:
         runtime = self._entered()

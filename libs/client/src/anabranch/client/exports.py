@@ -12,6 +12,7 @@ _NAMES: Mapping[str, str] = {
     "anabranch.client.admin.parked": "Parked",
     "anabranch.client.admin.scopes": "Scopes",
     "anabranch.client.admin.streams": "Streams",
+    "anabranch.client.admin.tables": "Tables",
     "anabranch.client.client": "Client",
     "anabranch.client.connecting": "Connecting connect",
     "anabranch.client.groups.admin": "ReaderGroups",
@@ -60,6 +61,7 @@ _NAMES: Mapping[str, str] = {
         RetentionRelease ScaleChecked ScalingEvent SegmentDescription SegmentRun
         SuccessorsFound
     """,
+    "anabranch.common.contracts.tables": "Partition TableDescription",
     "anabranch.common.contracts.transactions": """
         ApplicationDescription CommittedPart PartLength TransactionInfo TransactionKey
         TransactionList TransactionPinged
@@ -76,7 +78,8 @@ _NAMES: Mapping[str, str] = {
         ReaderInUse ReaderNotFound ReaderRemoved Retry ScaleRefused ScopeExists
         ScopeNotEmpty ScopeNotFound SegmentNotFound SegmentTruncated SerializationFailed
         StateNotInitialized StreamExists StreamNotFound StreamNotSealed StreamSealed
-        SubscriberNotFound TimedOut TooManyCheckpoints TooManyReaders TransactionEnded
+        SubscriberNotFound TableExists TableNotFound TableSealed TimedOut
+        TooManyCheckpoints TooManyReaders TransactionEnded
         TransactionNotFound Unauthorized Unavailable Unknown UnsupportedProtocol
         VersionPassed WriterExpired
     """,
@@ -88,6 +91,7 @@ _NAMES: Mapping[str, str] = {
     "anabranch.common.model.stream": """
         RetentionPolicy RetentionType ScalingPolicy ScalingType StreamConfig StreamState
     """,
+    "anabranch.common.model.table": "TableConfig TableRef TableState",
     "anabranch.common.model.transaction": "TransactionState",
     "anabranch.common.runtime.nats_target": "NatsTarget TlsFiles",
 }

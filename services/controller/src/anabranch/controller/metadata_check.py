@@ -154,7 +154,8 @@ async def plan_repair(
     repository = repositories.of(subject) if subject.count(".") > 3 else None
     if repository is None:
         raise InvalidRequest(
-            "only scopes, streams, reader groups, transactions and applications can be repaired",
+            "only scopes, streams, reader groups, key-value tables, transactions and applications "
+            "can be repaired",
             remedy="name a subject that `anabranch controller verify` lists; for gates, members, "
             "history and outcomes restore a backup",
             subject=subject,

@@ -16,6 +16,7 @@ from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM,
 from anabranch.cli.catalogue.health import HEALTH
 from anabranch.cli.catalogue.measuring import PERF, TOP
 from anabranch.cli.catalogue.row import Command, Entry, Group, Heading, commands, paths
+from anabranch.cli.catalogue.tables import TABLE
 from anabranch.cli.catalogue.this_machine import COMPLETION, CONTEXT
 
 __all__ = ["CATALOGUE", "ENTRIES", "Command", "Entry", "Group", "Heading", "commands", "paths"]
@@ -23,7 +24,7 @@ __all__ = ["CATALOGUE", "ENTRIES", "Command", "Entry", "Group", "Heading", "comm
 CATALOGUE = (
     Heading("Start here", STARTING),
     Heading("Events", EVENTS),
-    Heading("Streams and readers", (SCOPE, STREAM, GROUP, TRANSACTION)),
+    Heading("Streams, readers and tables", (SCOPE, STREAM, GROUP, TRANSACTION, TABLE)),
     Heading("Measure and watch", (PERF, TOP)),
     Heading("The cluster", (CLUSTER, CONTAINER, OPERATION)),
     Heading("Health and support", HEALTH),

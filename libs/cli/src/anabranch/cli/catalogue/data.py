@@ -56,7 +56,7 @@ SCOPE = Group(
         Command(
             "create",
             "commands.scopes:create",
-            "Create a scope: a namespace of streams.",
+            "Create a scope: a namespace of streams, reader groups and tables.",
             ("anabranch scope create plant",),
         ),
         Command(
@@ -74,7 +74,7 @@ SCOPE = Group(
         Command(
             "delete",
             "commands.scopes:delete",
-            "Delete a scope that has no streams, or with --recursive, with all its streams.",
+            "Delete a scope that is empty, or with --recursive, with everything in it.",
             ("anabranch scope delete plant",),
         ),
     ),

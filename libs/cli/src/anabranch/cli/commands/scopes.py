@@ -17,7 +17,7 @@ _PATIENT = Patience()
 
 
 def create(scope: str, /, *, connection: Connection = _HERE) -> None:
-    """Create a scope: a namespace of streams."""
+    """Create a scope: a namespace of streams, reader groups and tables."""
 
     async def perform(session: Session, output: Output) -> None:
         await session.create_scope(scope)
@@ -35,12 +35,12 @@ def delete(
     patience: Patience = _PATIENT,
     connection: Connection = _HERE,
 ) -> int:
-    """Delete a scope that has no streams, or with --recursive, with all its streams.
+    """Delete a scope that is empty, or with --recursive, with everything in it.
 
     Parameters
     ----------
     recursive
-        Seal and delete its streams first, with all their events, irrevocably.
+        Delete its streams and tables first, with all their events and entries, irrevocably.
     yes
         Delete. Without it, the command only lists the contents of the scope.
     """
@@ -59,10 +59,13 @@ def _would_be_lost(scope: str, connection: Connection) -> int:
     async def perform(session: Session, output: Output) -> None:
         found = session.admin.list_streams(scope, tag="")
         names = [f"{scope}/{name}" async for name in found]
+        tables = [f"{scope}/{name}" async for name in session.tables.list_names(scope)]
         what = ", ".join(names) if names else "no streams"
+        if tables:
+            what += f", and the {'table' if len(tables) == 1 else 'tables'} {', '.join(tables)}"
         output.done(
             f"scope {scope} has {what}; to delete it with everything in it, repeat with --yes",
-            {"done": False, "scope": scope, "streams": names},
+            {"done": False, "scope": scope, "streams": names, "tables": tables},
         )
 
     run_with_session(connection, perform)

@@ -1,4 +1,4 @@
-"""Replaces the names of scopes, streams and groups by hashes. Pure.
+"""Replaces the names of scopes, streams, groups and tables by hashes. Pure.
 
 A name keeps its hash throughout a bundle, so that records and log lines can still be matched. The
 salt is drawn for each bundle and not kept, so a reader cannot try names against the hashes. Names
@@ -14,7 +14,7 @@ from hashlib import sha256
 NAME_FIELDS = frozenset({
     "scope", "scopes", "stream", "streams", "group", "groups", "subscriber", "subscribers",
     "segment", "segments", "application", "tag", "tags", "reader", "readers", "subject",
-    "aggregate", "aggregates",
+    "aggregate", "aggregates", "table", "tables",
 })  # fmt: skip
 """The fields whose values are names, or paths of them such as ``scope/stream``."""
 CONSTANT_FIELDS = frozenset({
@@ -25,7 +25,7 @@ CONSTANT_FIELDS = frozenset({
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+(?:[.=][A-Za-z0-9_-]+)*")
 _SEGMENT = re.compile(r"\d+(\.#epoch\.\d+)?")
 _SUBJECT = re.compile(r"(ana\.[a-z]+\.\d+\.[a-z]+)\.(.+)")
-_KINDS = frozenset({"stream", "scope", "group", "rg", "txn", "transaction"})
+_KINDS = frozenset({"stream", "scope", "group", "rg", "table", "kvt", "txn", "transaction"})
 _DIGITS = 10
 
 
@@ -103,5 +103,5 @@ def _names_in(value: str) -> Iterable[str]:
         return [name.replace("=", ".") for name in subject[2].split(".")]
     kind, colon, rest = value.partition(":")
     path = rest if colon and kind in _KINDS else value
-    names = [piece.partition("#")[0].strip("+ ") for piece in path.split("/")]
+    names = [piece.partition("#")[0].strip("+~ ") for piece in path.split("/")]
     return [name for name in names if name and not _SEGMENT.fullmatch(name.rstrip("."))]

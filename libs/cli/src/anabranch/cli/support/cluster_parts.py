@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 RECORDS_MAX = 20_000
 GROUPS_DESCRIBED_MAX = 500
+TABLES_DESCRIBED_MAX = 500
 
 
 def cluster_parts(view: ClusterView, servers: Servers) -> tuple[Part, ...]:
@@ -46,6 +47,7 @@ def cluster_parts(view: ClusterView, servers: Servers) -> tuple[Part, ...]:
     listing = (
         ("streams", "scopes, and streams with their configurations", _streams),
         ("groups", "reader groups", _groups),
+        ("tables", "key-value tables", _tables),
         ("operations", "operations that scopes and streams remember", _operations),
     )
     return (
@@ -98,6 +100,20 @@ async def _groups(client: Client) -> AsyncIterator[Document]:
             continue
     note = f"the first {GROUPS_DESCRIBED_MAX}" if len(found) >= GROUPS_DESCRIBED_MAX else ""
     yield many("cluster/groups.jsonl", found, note)
+
+
+async def _tables(client: Client) -> AsyncIterator[Document]:
+    found: list[Record] = []
+    for scope in await _bounded(client.scopes.list()):
+        try:
+            for name in await _bounded(client.tables.list(scope)):
+                if len(found) >= TABLES_DESCRIBED_MAX:
+                    break
+                found.append(_plain(await client.tables.describe(f"{scope}/{name}")))
+        except NotFound:  # It was deleted meanwhile.
+            continue
+    note = f"the first {TABLES_DESCRIBED_MAX}" if len(found) >= TABLES_DESCRIBED_MAX else ""
+    yield many("cluster/tables.jsonl", found, note)
 
 
 async def _operations(client: Client) -> AsyncIterator[Document]:

@@ -43,7 +43,7 @@ class Scopes:
     async def delete(
         self, scope: str, *, recursive: bool = False, **how: Unpack[Sending]
     ) -> Operation:
-        """Delete the scope; `recursive`: with all its streams and everything in them, for good.
+        """Delete the scope; `recursive`: with everything in it, for good.
 
         Raises ScopeNotFound, ScopeNotEmpty.
 

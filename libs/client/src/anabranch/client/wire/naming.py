@@ -13,7 +13,8 @@ from anabranch.common.errors import AnabranchError
 
 @contextmanager
 def naming(request: object) -> Iterator[None]:
-    """Run the block; an error that leaves it has the request's scope, stream or group as a field.
+    """Run the block; an error that leaves it has the name of the request's thing as a field: its
+    stream, group or table, else its scope.
 
     `request`: anything with fields of these names.
     """

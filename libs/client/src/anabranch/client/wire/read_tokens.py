@@ -15,6 +15,7 @@ from typing import TypeVar
 from anabranch.common.contracts import membership, queries
 from anabranch.common.contracts.base import Contract, ReadToken
 from anabranch.common.contracts.parked import ChangeParked, ListParked
+from anabranch.common.contracts.place import place_of
 from anabranch.common.contracts.queries import Query
 from anabranch.common.errors import InvalidRequest, ReadTokenUnknown
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
@@ -146,12 +147,11 @@ def shards_read_by(query: Query) -> Collection[int] | None:
     """The shards whose domain events determine the answer; None: possibly all of them."""
     if isinstance(query, _OUTSIDE):
         return ()
-    scope: str = getattr(query, "scope", "")
-    part: str = getattr(query, "stream", None) or getattr(query, "group", None) or ""
-    if scope and part:
-        return (shard_of(f"{scope}/{part}"),)
-    if scope and isinstance(query, queries.DescribeScope | queries.GetOperation):
-        return (shard_of(scope),)
+    place = place_of(query)
+    if place.scope and place.part_name:
+        return (shard_of(str(place)),)
+    if place.scope and isinstance(query, queries.DescribeScope | queries.GetOperation):
+        return (shard_of(place.scope),)
     return None
 
 

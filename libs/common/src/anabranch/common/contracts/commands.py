@@ -1,10 +1,10 @@
 """Commands: requests for changes, which travel on the work queue. Their names are imperatives.
 
 `command.py` has the fields that all commands share, `reader_groups.py` the commands about reader
-groups. `incarnation` names one incarnation of the scope or stream (None: the one that exists when
-the controller decides the command). The controller replies with an `Answer` when its decision is
-durable, before the work is done. It announces the operation's end as an `OperationStatus` on
-`subjects.operation_notice`.
+groups, `tables.py` those about key-value tables. `incarnation` names one incarnation of the thing
+(None: the one that exists when the controller decides the command). The controller replies with an
+`Answer` when its decision is durable, before the work is done. It announces the operation's end as
+an `OperationStatus` on `subjects.operation_notice`.
 """
 
 from enum import StrEnum
@@ -22,6 +22,12 @@ from anabranch.common.contracts.reader_groups import (
     ResetReaderGroup,
     UpdateSubscriberCut,
 )
+from anabranch.common.contracts.tables import (
+    CreateTable,
+    DeleteTable,
+    SealTable,
+    UpdateTableConfig,
+)
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, StreamConfig, fixed
 
@@ -33,11 +39,11 @@ class CreateScope(CommandBase):
 
 
 class DeleteScope(CommandBase):
-    """Delete a scope. If it has streams, the command is refused unless it is `recursive`.
+    """Delete a scope. If it is not empty, the command is refused unless it is `recursive`.
 
-    A recursive deletion deletes the streams first. From its acceptance on, nothing can be created
-    in the scope; only the end of the scope ends it. Further deletions join a pending one, and a
-    recursive one makes it recursive.
+    A recursive deletion deletes its reader groups, tables and streams first. From its acceptance
+    on, nothing can be created in the scope; only the end of the scope ends it. Further deletions
+    join a pending one, and a recursive one makes it recursive.
     """
 
     spreads: ClassVar[bool] = True
@@ -133,7 +139,11 @@ Command = Annotated[
     | UpdateSubscriberCut
     | CreateReaderGroup
     | ResetReaderGroup
-    | DeleteReaderGroup,
+    | DeleteReaderGroup
+    | CreateTable
+    | UpdateTableConfig
+    | SealTable
+    | DeleteTable,
     Field(discriminator="kind"),
 ]
 COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)

@@ -31,7 +31,7 @@ class OperationList(Contract):
 
 
 class ListWork(PagedQuery):
-    """→ WorkList: scopes, streams, groups and transactions with a next step, sorted by name.
+    """→ WorkList: scopes, streams, groups, tables, transactions with a next step, sorted by name.
 
     `scope`: list only this scope and its parts; empty: all. `only_here`: list only the work of the
     answering controller; controllers ask each other in this way.
@@ -42,7 +42,7 @@ class ListWork(PagedQuery):
 
 
 class Work(Placed):
-    """A scope, a stream or reader group in it, or a transaction of the stream; and its next step.
+    """A scope, a stream, reader group or table in it, or a stream's transaction; and its next step.
 
     `kind`: the kind of the pending intent. `since_ms`: the Unix time in milliseconds since which it
     is pending (0: not known). `attempts`: the consecutive failures of the step since

@@ -30,6 +30,7 @@ class Place(NamedTuple):
     stream: str | None = None
     group: str | None = None
     transaction: str | None = None
+    table: str | None = None
 
     def __str__(self) -> str:
         name = self.part_name
@@ -65,17 +66,20 @@ class Placed(Contract):
     """A message about an aggregate, with the fields of `Place`."""
 
     scope: str = ""
-    """The name of the aggregate, or of the scope that contains its stream or group."""
+    """The name of the aggregate, or of the scope that contains its stream, group or table."""
     stream: str | None = None
-    """The name of the stream. None: the aggregate is a scope or a group."""
+    """The name of the stream. None: the aggregate is no stream."""
     group: str | None = None
-    """The name of the reader group. None: the aggregate is a scope or a stream."""
+    """The name of the reader group. None: the aggregate is no group."""
+    table: str | None = None
+    """The name of the key-value table. None: the aggregate is no table."""
 
 
 STREAM = Part("stream", "stream", "", "stream")
 PARTS = (
     STREAM,
     Part("group", "rg", "+", "reader group"),
+    Part("table", "kvt", "~", "key-value table"),
 )
 
 

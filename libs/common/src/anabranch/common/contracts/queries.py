@@ -341,8 +341,8 @@ class ContainerPlaced(Contract):
 class GetOperation(Query, Placed):
     """→ OperationFound. Raises OperationNotFound if no aggregate remembers the operation.
 
-    `scope`, `stream` and `group` name the aggregate to search, which spares the controller reading
-    the heads of all shards before a negative answer; empty: any aggregate.
+    `scope`, `stream`, `group` and `table` name the aggregate to search, which spares the controller
+    reading the heads of all shards before a negative answer; empty: any aggregate.
     """
 
     operation: str

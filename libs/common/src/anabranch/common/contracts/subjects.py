@@ -10,6 +10,7 @@ from anabranch.common.contracts.place import PARTS, STREAM, Part, Place
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import ScopeName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.model.table import TableRef
 
 EVENT_SUBJECT_PREFIX = "ana.evt"
 COMMAND_STREAM = "ANA_COMMANDS"
@@ -85,7 +86,7 @@ def scope_members(scope: ScopeName, incarnation: int) -> str:
 
 
 def member_name(member: str) -> str:
-    """The name of the stream or group in a membership record."""
+    """The name of the stream, group or table in a membership record."""
     return member.split(".")[6].removeprefix(member_part(member).mark).replace("=", ".")
 
 
@@ -119,6 +120,11 @@ def group_events(group: GroupRef) -> str:
         f"{EVENT_SUBJECT_PREFIX}.{shard_of(str(group))}.rg"
         f".{token(group.scope)}.{token(group.group)}"
     )
+
+
+def table_events(table: TableRef) -> str:
+    """The subject of a key-value table's own events."""
+    return events_of(Place(table.scope, table=table.table))
 
 
 def events_of(place: Place) -> str:
@@ -195,7 +201,7 @@ def kind_of_subject(subject: str) -> str:
 
 
 def command(bucket: int, kind: str, scope: str, part: str | None = None) -> str:
-    """The subject of a command about a scope, or (`part`) about a stream or group in it."""
+    """The subject of a command about a scope, or (`part`) about a stream, group or table in it."""
     start = f"ana.cmd.{bucket}.{kind}.{token(scope)}"
     return f"{start}.{token(part)}" if part is not None else start
 

@@ -5,7 +5,7 @@ table segments know the entries.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.command import CommandBase
@@ -19,7 +19,6 @@ class CreateTable(CommandBase):
     Raises ScopeNotFound, TableExists, InvalidName.
     """
 
-    spreads: ClassVar[bool] = True
     kind: Literal["create_table"] = "create_table"
     table: str
     config: TableConfig
@@ -48,7 +47,6 @@ class SealTable(CommandBase):
 class DeleteTable(CommandBase):
     """Delete the table and its partitions, in any state. Raises TableNotFound."""
 
-    spreads: ClassVar[bool] = True
     kind: Literal["delete_table"] = "delete_table"
     table: str
     incarnation: int | None = None
@@ -87,6 +85,7 @@ class TableDescription(Contract):
     created_ms: int
     """The Unix time of its creation in milliseconds."""
     config: TableConfig
+    """Its configuration."""
     epoch: int
     """The number of times the partitions were replaced; always 0 today."""
     epoch_ms: int

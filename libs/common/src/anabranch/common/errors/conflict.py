@@ -27,11 +27,11 @@ class ScopeExists(Conflict):
 
 
 class ScopeNotEmpty(Conflict):
-    """The scope has streams or reader groups. Fields: scope, count, first (one of their names)."""
+    """The scope has streams, reader groups or tables. Fields: scope, count, first (a name)."""
 
     code = "scope-not-empty"
     default_remedy = Remedy(
-        "delete its streams and reader groups first",
+        "delete its streams, reader groups and tables first",
         api="delete its contents first, or with it: "
         '`client.scopes.delete("{scope}", recursive=True)`',
         http="delete its contents first, or with it: `DELETE /v1/scopes/{scope}?recursive=true`",

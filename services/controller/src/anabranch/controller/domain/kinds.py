@@ -17,13 +17,18 @@ from anabranch.common.contracts.place import Place
 from anabranch.common.contracts.subjects import kind_of_subject
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.reader_group import GroupState
+from anabranch.common.model.table import TableState
 from anabranch.controller.domain.application import APPLICATION, Application, ApplicationEvent
+from anabranch.controller.domain.kv_table import state as table_state
+from anabranch.controller.domain.kv_table.events import TableEvent
+from anabranch.controller.domain.kv_table.invariants import TABLE
+from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.operations import Operations
 from anabranch.controller.domain.reader_group.events import GroupEvent
 from anabranch.controller.domain.reader_group.invariants import GROUP
 from anabranch.controller.domain.reader_group.state import KIND_OF, ReaderGroup
 from anabranch.controller.domain.reader_group.state import next_step as group_next_step
-from anabranch.controller.domain.scope.emptying import group_command
+from anabranch.controller.domain.scope.emptying import group_command, table_command
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeEvent
 from anabranch.controller.domain.scope.state import next_step as scope_next_step
 from anabranch.controller.domain.stream.events import StreamEvent
@@ -172,6 +177,39 @@ GROUPS: Kind[ReaderGroup, GroupEvent] = Kind(
     is_whole=False,
 )
 
+# --- key-value tables ---------------------------------------------------------------------------
+
+
+def _wish_of_table(table: KvTable) -> Wish:
+    assert table.status is not None
+    return Wish(table_state.KIND_OF[table.status], table.since_ms, table.pending)
+
+
+def _place_of_table(table: KvTable) -> Place:
+    assert table.ref is not None
+    return Place(table.ref.scope, table=table.ref.table)
+
+
+def _listed_table(table: KvTable) -> Listed | None:
+    if table.ref is None or not table.is_live or table.status is TableState.CREATING:
+        return None
+    return Listed(table.ref.scope, table.ref.table)
+
+
+TABLES: Kind[KvTable, TableEvent] = Kind(
+    name="kvt",
+    plural="tables",
+    aggregate=TABLE,
+    next_step=lambda table, _seen: table_state.next_step(table),
+    wish=_wish_of_table,
+    place=_place_of_table,
+    operations=lambda table: table.operations,
+    listed=_listed_table,
+    delete=table_command,
+    follows_others=False,
+    is_whole=True,
+)
+
 # --- transactions and applications: neither is commanded, remembers commands, or is listed ------
 
 
@@ -210,7 +248,7 @@ APPLICATIONS: Kind[Application, ApplicationEvent] = Kind(
     is_whole=True,
 )
 
-KINDS: tuple[Kind[Any, Any], ...] = (SCOPES, STREAMS, GROUPS, TRANSACTIONS, APPLICATIONS)
+KINDS: tuple[Kind[Any, Any], ...] = (SCOPES, STREAMS, GROUPS, TABLES, TRANSACTIONS, APPLICATIONS)
 _BY_NAME: Mapping[str, Kind[Any, Any]] = {kind.name: kind for kind in KINDS}
 
 

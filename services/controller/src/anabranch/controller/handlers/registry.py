@@ -29,6 +29,7 @@ from anabranch.controller.handlers.queries import operations as operation_querie
 from anabranch.controller.handlers.queries import retention as retention_queries
 from anabranch.controller.handlers.queries import scaling as scaling_queries
 from anabranch.controller.handlers.queries import streams as stream_queries
+from anabranch.controller.handlers.queries import tables as table_queries
 from anabranch.controller.handlers.queries import times as time_queries
 from anabranch.controller.handlers.queries import watermarks as watermark_queries
 from anabranch.controller.handlers.queries import work as work_queries
@@ -77,6 +78,7 @@ QUERIES: Table = {
     **operation_queries.QUERIES,
     **work_queries.QUERIES,
     **group_queries.QUERIES,
+    **table_queries.QUERIES,
     **time_queries.QUERIES,
     **watermark_queries.QUERIES,
     **transaction_queries.QUERIES,

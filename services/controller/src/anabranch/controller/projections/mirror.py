@@ -23,6 +23,7 @@ from anabranch.common.contracts.subjects import (
     scope_events,
     shard_of_subject,
     stream_events,
+    table_events,
     token,
 )
 from anabranch.common.errors import AnabranchError, Unavailable
@@ -31,6 +32,7 @@ from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.reader_group import GroupRef
+from anabranch.common.model.table import TableRef
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.kinds import (
@@ -38,10 +40,12 @@ from anabranch.controller.domain.kinds import (
     GROUPS,
     SCOPES,
     STREAMS,
+    TABLES,
     TRANSACTIONS,
     Kind,
     kind_of,
 )
+from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.operations import finished_between
 from anabranch.controller.domain.reader_group.others import groups_concerned
 from anabranch.controller.domain.reader_group.state import ReaderGroup
@@ -98,6 +102,7 @@ class Mirror:
         self._scopes = self._families[SCOPES]
         self._streams = self._families[STREAMS]
         self._groups = self._families[GROUPS]
+        self._tables = self._families[TABLES]
         self.transactions = TransactionMirror(
             self._families[TRANSACTIONS], self._families[APPLICATIONS]
         )
@@ -294,6 +299,10 @@ class Mirror:
         """The group as folded so far. Raises Corrupt if it cannot be read."""
         return self._groups.get(group_events(ref))
 
+    def table(self, ref: TableRef) -> Loaded[KvTable] | None:
+        """The key-value table as folded so far. Raises Corrupt if it cannot be read."""
+        return self._tables.get(table_events(ref))
+
     def known(self, subject: str) -> Loaded[Any] | None:
         """The aggregate with this subject as folded so far.
 
@@ -326,6 +335,11 @@ class Mirror:
         """The group with everything stored by now. Raises Corrupt, Unavailable."""
         await self.reach_head(shard_of_subject(group_events(ref)))
         return self.group(ref)
+
+    async def table_at_head(self, ref: TableRef) -> Loaded[KvTable] | None:
+        """The key-value table with everything stored by now. Raises Corrupt, Unavailable."""
+        await self.reach_head(shard_of_subject(table_events(ref)))
+        return self.table(ref)
 
     async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
         """See `StreamListing`. Raises Corrupt if a stream that may count cannot be read."""

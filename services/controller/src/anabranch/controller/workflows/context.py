@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.common.contracts.place import PARTS, STREAM, Part
+from anabranch.common.contracts.place import PARTS, STREAM, Part, Place
 from anabranch.common.contracts.subjects import (
     member_name,
     member_part,
+    part_member,
     scope_group_member,
     scope_member,
     scope_members,
@@ -17,6 +18,7 @@ from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
+from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.ports import (
@@ -80,6 +82,13 @@ def group_membership_of(group: ReaderGroup) -> str:
     )
 
 
+def table_membership_of(table: KvTable) -> str:
+    """The subject of the key-value table's membership record in its scope."""
+    assert table.ref is not None
+    place = Place(table.ref.scope, table=table.ref.table)
+    return part_member(place, table.scope_incarnation, table.incarnation)
+
+
 Remaining = Mapping[Part, list[str]]
 """The names left in a scope, sorted, by kind; streams come last."""
 
@@ -117,3 +126,8 @@ def stamp_of(loaded: Loaded[Stream]) -> Stamp:
     request of a step that another controller has overtaken.
     """
     return Stamp(loaded.state.incarnation, loaded.state.intents[0].revision)
+
+
+def table_stamp_of(loaded: Loaded[KvTable]) -> Stamp:
+    """The stamp of requests that perform the pending intent of a key-value table; as `stamp_of`."""
+    return Stamp(loaded.state.incarnation, loaded.state.revision)

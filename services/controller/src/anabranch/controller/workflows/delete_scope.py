@@ -1,10 +1,10 @@
 """Delete a scope: close its gate, check whether it is empty, then delete or reopen it.
 
-Wakes on: a scope in DELETING, which is closed to new streams and reader groups.
+Wakes on: a scope in DELETING, which is closed to new members.
 
 Order: the gate is closed *before* the membership records are read, in the same shard. A creation
 that recorded its stream before the closing is seen; any other creation is refused at the gate
-(`create_stream`). Both may fail, but never do both succeed. If the scope stays, its gate remains
+(`joining.py`). Both may fail, but never do both succeed. If the scope stays, its gate remains
 closed and the next creation opens it. A paused deletion cannot close it then, because the gate
 knows the scope's revision. For streams older than the records, the workflow asks the listing, which
 includes everything stored before the question, in every shard.

@@ -2,13 +2,13 @@
 
 Wakes on: a scope in DELETING whose deletion is recursive, and which is closed to new members.
 
-Order: the scope's gate is closed before its members are listed. A stream whose creation can still
+Order: the scope's gate is closed before its members are listed. A member whose creation can still
 succeed is therefore seen and deleted, and any other creation is refused at the gate (see
-`create_stream`). The scope is deleted when no member lives any more. A stream is another aggregate,
-and so is a group: the workflow does not change it, but sends it a command through the queue and
-sees the result in its state. Each round posts one command for the present need of each member, up
-to a maximum; then the step rests. Groups are deleted first, together with their state streams, so
-that no group outlives its streams.
+`joining.py`). The scope is deleted when no member lives any more. A stream, a group and a table are
+other aggregates: the workflow does not change them, but sends them commands through the queue and
+sees the results in their states. Each round posts one command for the present need of each member,
+up to a maximum; then the step rests. Groups are deleted first, together with their state streams,
+so that no group outlives its streams; then tables; then streams.
 
 Idempotent: a command's id follows from the deletion, the member's incarnation and the need, so a
 repeated command is recognised. If a command is refused because the member has changed meanwhile, it

@@ -1,4 +1,4 @@
-"""Joining a scope: the first step of every stream and reader group.
+"""Joining a scope: the first step of every stream, reader group and key-value table.
 
 A scope may be deleted only if it is empty, and its members are recorded in the scope's shard. A
 creation records the member there, on the condition that the scope's gate has not moved since it was

@@ -6,7 +6,14 @@ from typing import Any, TypeVar
 
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.workflow.runner import Workflow
-from anabranch.controller.domain.kinds import GROUPS, SCOPES, STREAMS, TRANSACTIONS, Kind
+from anabranch.controller.domain.kinds import (
+    GROUPS,
+    SCOPES,
+    STREAMS,
+    TABLES,
+    TRANSACTIONS,
+    Kind,
+)
 from anabranch.controller.workflows import (
     abort_transaction,
     archive_history,
@@ -14,13 +21,16 @@ from anabranch.controller.workflows import (
     commit_transactions,
     create_reader_group,
     create_stream,
+    create_table,
     delete_reader_group,
     delete_scope,
     delete_scope_recursively,
     delete_stream,
+    delete_table,
     reset_reader_group,
     scale_stream,
     seal_stream,
+    seal_table,
     truncate_stream,
     update_stream,
 )
@@ -53,6 +63,7 @@ STEPS: Mapping[str, dict[Any, Perform]] = {
         **reset_reader_group.STEPS,
         **delete_reader_group.STEPS,
     },
+    TABLES.name: {**create_table.STEPS, **seal_table.STEPS, **delete_table.STEPS},
     TRANSACTIONS.name: {**abort_transaction.STEPS},
 }
 """By the name of the kind, then by the step; a missing kind has no workflow of its own."""

@@ -25,11 +25,12 @@ Document = dict[str, Any]
 
 TAGS = {
     "about": "This gateway",
-    "scopes": "Namespaces of streams and reader groups",
+    "scopes": "Namespaces of streams, reader groups and tables",
     "streams": "Streams and their configuration",
     "events": "Writing and reading events",
     "transactions": "Events that become readable together, or never",
     "reader groups": "Readers that share the segments of streams",
+    "tables": "Key-value tables",
     "scaling": "Splitting and merging segments, by hand and by load",
     "segments": "Segments and cuts of a stream",
     "policies": "Retention and watermarks",

@@ -1,1 +1,1 @@
-"""The scope aggregate: a namespace of streams."""
+"""The scope aggregate: a namespace of streams, reader groups and key-value tables."""

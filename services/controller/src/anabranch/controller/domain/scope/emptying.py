@@ -4,9 +4,12 @@ import hashlib
 
 from anabranch.common.contracts.commands import DeleteStream, SealStream
 from anabranch.common.contracts.reader_groups import DeleteReaderGroup
+from anabranch.common.contracts.tables import DeleteTable
 from anabranch.common.model.reader_group import GroupState
 from anabranch.common.model.stream import StreamState
+from anabranch.common.model.table import TableState
 from anabranch.controller.domain import operations
+from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.intents import IntentKind
@@ -56,6 +59,19 @@ def group_command(workflow: str, group: ReaderGroup) -> DeleteReaderGroup | None
         scope=group.ref.scope,
         group=group.ref.group,
         incarnation=group.incarnation,
+    )
+
+
+def table_command(workflow: str, table: KvTable) -> DeleteTable | None:
+    """The command that the key-value table needs now; None if none."""
+    assert table.ref is not None
+    if not table.is_live or table.status is TableState.DELETING:
+        return None
+    return DeleteTable(
+        command_id=derived_id(workflow, "delete_table", f"{table.ref}/{table.incarnation}"),
+        scope=table.ref.scope,
+        table=table.ref.table,
+        incarnation=table.incarnation,
     )
 
 

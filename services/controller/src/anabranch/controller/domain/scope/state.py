@@ -4,7 +4,7 @@ The table is `MACHINE`. A deletion that finds the scope not empty reopens it, an
 name again begins the next incarnation.
 
 `ScopeIntentJoined` adds a command to the pending deletion, and may make it recursive; a recursive
-deletion ends only with the scope. DELETING is closed: no stream may be created in it. DELETED is
+deletion ends only with the scope. DELETING is closed: nothing may be created in it. DELETED is
 the tombstone: it keeps the incarnation and the operations, and creating the name again is a
 compare-and-set on it.
 """
@@ -65,7 +65,7 @@ class Scope:
 
     @property
     def is_open(self) -> bool:
-        """Whether streams may be created in it."""
+        """Whether anything may be created in it."""
         return self.status is ScopeStatus.ACTIVE
 
 

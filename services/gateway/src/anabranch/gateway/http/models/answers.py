@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from anabranch.common.model.names import StreamRef, scope_name, stream_name
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX
+from anabranch.common.model.table import TableRef, table_ref
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 1000
@@ -84,3 +85,8 @@ def stream_at(scope: str, stream: str) -> StreamRef:
 def group_at(scope: str, group: str) -> GroupRef:
     """The reader group that a path names; the rules for stream names apply. Raises InvalidName."""
     return GroupRef(scope_name(scope), stream_name(group))
+
+
+def table_at(scope: str, table: str) -> TableRef:
+    """The key-value table that a path names. Raises InvalidName, InvalidRequest."""
+    return table_ref(f"{scope_name(scope)}/{table}")

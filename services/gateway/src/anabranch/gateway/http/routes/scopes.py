@@ -68,10 +68,10 @@ async def delete_scope(
     scope: str,
     sent: Sent,
     recursive: Annotated[
-        bool, Query(description="delete all its streams as well, irrevocably")
+        bool, Query(description="delete everything in it as well, irrevocably")
     ] = False,
 ) -> Response:
-    """204; 404; 412 while the scope has streams, unless it is deleted with them."""
+    """204; 404; 412 while the scope is not empty, unless its contents are deleted with it."""
     client = parts_of(request).client
     operation = await client.scopes.delete(scope, recursive=recursive, **sent)
     return still_running(operation) or Response(status_code=204)

@@ -28,9 +28,9 @@ ParkedId = Annotated[str, Path(max_length=800, pattern=r"^([A-Za-z0-9_\-]{1,64}|
 
 
 class WorkProperty(Placed, Told):
-    """A scope, stream, group or transaction with pending work. `step`: the next step; `waitsFor`:
-    its unmet precondition; `attempts` and `lastError`: the number of failures in a row, and their
-    cause. Times are Unix milliseconds; 0: unknown."""
+    """A scope, stream, group, table or transaction with pending work. `step`: the next step;
+    `waitsFor`: its unmet precondition; `attempts` and `lastError`: the number of failures in a row,
+    and their cause. Times are Unix milliseconds; 0: unknown."""
 
     transaction: str | None = None
     kind: str
