@@ -5,14 +5,17 @@ It lives in a local directory of the store and may always be lost: the log has e
 rows and the offset up to which they include the log change in one atomic write, so after a crash
 the index is as it was at some earlier offset.
 
-All calls block, and are made from worker threads; a call may run beside others. They raise
-IndexDamaged if the stored bytes are not what was written; the caller then drops the index and
-builds it anew.
+All calls block, and are made from worker threads. A call may run beside others, but a table has
+one writer at a time. Calls raise IndexDamaged if the stored bytes are not what was written; the
+caller then drops the index and builds it anew. Writes also raise NoRoom (the disk is full; nothing
+changed) and Overloaded (the disk is too slow; nothing changed). After `close`, calls raise
+Unavailable.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from anabranch.segstore.domain.table.tail import Requests, TailEntry
 
@@ -44,6 +47,18 @@ class IndexPage:
     more: bool
 
 
+class Remembered(NamedTuple):
+    """The requests of a client that the index remembers.
+
+    They include the client's last `REQUESTS_REMEMBERED` requests, as far as they were performed at
+    `complete_from` or behind it. The index forgets the clients that were silent longest if a table
+    has too many of them, so this offset may be higher than that of the table.
+    """
+
+    requests: Requests
+    complete_from: int
+
+
 class TableIndex(Protocol):
     """The index of one container."""
 
@@ -61,9 +76,11 @@ class TableIndex(Protocol):
     ) -> IndexState:
         """Add the updates between `before.indexed` and `indexed`, atomically; return the new state.
 
-        An entry without a value removes the row of its key. An entry whose version is lower than
-        that of its row changes nothing. `requests` add to the remembered ones of their clients, of
-        which the last `REQUESTS_REMEMBERED` stay.
+        `before` is the state at present; for a table without one, a state without entries. An
+        entry without a value removes the row of its key. An entry whose version is not above that
+        of its row changes nothing. `requests` add to the remembered ones of their clients, of which
+        the last `REQUESTS_REMEMBERED` stay. One call holds everything in memory several times, so
+        callers write a few thousand entries or a few MiB at a time.
         """
         ...
 
@@ -71,7 +88,7 @@ class TableIndex(Protocol):
         """The row of each key, in the order of the keys."""
         ...
 
-    def requests(self, number: int, client_id: bytes) -> Requests:
+    def requests(self, number: int, client_id: bytes) -> Remembered:
         """The remembered requests of a client."""
         ...
 
@@ -92,17 +109,26 @@ class TableIndex(Protocol):
         """Forget everything about a table segment."""
         ...
 
-    def close(self) -> None: ...
+    def flush(self) -> None:
+        """Make the present state survive a crash. A full memory does so too, and `close`."""
+        ...
+
+    def close(self) -> None:
+        """Flush and end, after the calls that run at the moment."""
+        ...
 
 
 class TableIndexes(Protocol):
-    """The indexes of a store's containers. Its calls block, like those of `TableIndex`."""
+    """The indexes of a store's containers, each in a directory of its own. All calls block."""
 
-    def open(self, container: int) -> TableIndex:
-        """Open the container's index, or create it. At most one is open at a time. Raises
-        IndexDamaged, DiskFailed."""
+    def open(self, directory: Path) -> TableIndex:
+        """The index in this directory, which is made if it is missing.
+
+        Raises IndexDamaged also for a directory that another release wrote or that lacks files;
+        NoRoom; DirectoryInUse.
+        """
         ...
 
-    def destroy(self, container: int) -> None:
-        """Delete the container's index, which is not open."""
+    def destroy(self, directory: Path) -> None:
+        """Remove the directory of an index that is not open, whatever is in it, or nothing."""
         ...

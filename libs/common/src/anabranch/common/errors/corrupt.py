@@ -35,13 +35,6 @@ class JournalFileMissing(CorruptJournal):
     )
 
 
-class IndexDamaged(Corrupt):
-    """The index of a container's tables is damaged; the store builds it anew. Fields: path."""
-
-    code = "index-damaged"
-    default_remedy = Remedy("wait; the store builds the index anew from the log by itself")
-
-
 class NodeIdMissing(Corrupt):
     """The data directory holds logs but no file `node-id`. Fields: path, journal."""
 
@@ -76,6 +69,19 @@ class TierTwoRewound(Corrupt):
     default_remedy = Remedy(
         "restore the deleted objects of tier 2 from a copy; without a copy, docs/operations.md "
         "describes how to continue"
+    )
+
+
+class IndexDamaged(Corrupt):
+    """The local index of a container's table segments is damaged. Fields: directory, cause.
+
+    Nothing is lost: the log has every entry, and the store drops the index and builds a new one.
+    """
+
+    code = "index-damaged"
+    default_remedy = Remedy(
+        "wait, then try again: the store builds the index anew by itself; if it is damaged again, "
+        "check the disk"
     )
 
 

@@ -115,7 +115,8 @@ class TableUpdated(Message, frozen=True, kw_only=True):
 
 
 class TableRead(Message, frozen=True, kw_only=True):
-    """The payload holds rows (`wire.table`). `more`: the range may have further entries.
+    """The payload holds rows (`wire.table`). `more`: the range may have further entries, or the
+    answer has no rows for the last keys.
 
     `length` is the length of the segment up to which the rows include every update.
     """

@@ -258,7 +258,8 @@ class GetEntries(Request, frozen=True, kw_only=True):
     """→ TableRead with one row per key of the payload (`encode_keys`), in its order, without keys.
 
     The rows are durable, and include every acknowledged update. A key without an entry, or whose
-    entry has expired, has NO_ROW.
+    entry has expired, has NO_ROW. If the values are large, the answer has rows for the first keys
+    only, at least one, and sets `more`; the caller asks again for the other keys.
     """
 
 

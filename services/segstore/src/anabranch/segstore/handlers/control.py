@@ -85,20 +85,27 @@ async def _ask_elsewhere(
     found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: Elsewhere
 ) -> None:
     """Look up what the answer depends on, and ask again, until it depends on nothing else."""
-    left: Elsewhere | None = place
     try:
-        async with asyncio.timeout(TIER_TWO_DEADLINE_S):
-            for _ in range(ROUNDS_MAX):
-                if left is None:
-                    return
-                given = await _look_up(found, request, given, left)
-                left = found.container.ask(request, deliver, given)
-        if left is not None:
-            raise Unavailable("the table changed faster than its entries could be read")
+        with found.tables.waiting(len(given.payload)):
+            async with asyncio.timeout(TIER_TWO_DEADLINE_S):
+                await _ask_again(found, request, deliver, given, place)
     except (AnabranchError, OSError, TimeoutError) as error:
         deliver(failed(tier_two_error(error)))
     finally:
         found.container.residency.unpin(request.segment)
+
+
+async def _ask_again(
+    found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: Elsewhere
+) -> None:
+    left: Elsewhere | None = place
+    for _ in range(ROUNDS_MAX):
+        if left is None:
+            return
+        given = await _look_up(found, request, given, left)
+        left = found.container.ask(request, deliver, given)
+    if left is not None:
+        raise Unavailable("the table changed faster than its entries could be read")
 
 
 async def _look_up(found: OpenContainer, request: Request, given: Given, place: Elsewhere) -> Given:

@@ -2,7 +2,7 @@
 
 from anabranch.common.runtime.threads import ThreadPool
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
-from anabranch.segstore.adapters.table_index.rocks import RocksIndexes
+from anabranch.segstore.adapters.table_index.rocks import IndexLimits, RocksIndexes
 from anabranch.segstore.ports_table import TableIndexes
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.memory.catch_up import CatchUp
@@ -19,6 +19,7 @@ def table_parts(parts: Parts, catch_up: CatchUp) -> TableParts:
     settings = parts.settings
     return TableParts(
         indexes=_indexes(settings),
+        directory=settings.data_dir.expanduser().resolve() / TABLES_DIRECTORY,
         reading=ThreadPool("table-reads", READERS_MAX).run,
         writing=ThreadPool("table-writes", 1).run,
         catch_up=catch_up,
@@ -35,5 +36,4 @@ def _indexes(settings: SegstoreSettings) -> TableIndexes:
     """In memory if the store keeps nothing."""
     if settings.journal == "memory":
         return MemoryIndexes()
-    directory = settings.data_dir.expanduser().resolve() / TABLES_DIRECTORY
-    return RocksIndexes(directory, settings.table_index_bytes)
+    return RocksIndexes(IndexLimits(cache_size_bytes=settings.table_index_bytes))

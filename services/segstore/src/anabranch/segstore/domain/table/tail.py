@@ -87,6 +87,9 @@ class Refused:
     outcome: Outcome
 
 
+REFUSALS_REMEMBERED = 10_000
+"""Of a table segment, of all clients together."""
+
 Requests = dict[int, Outcome]
 """The remembered outcomes of a client, by request number."""
 
@@ -98,7 +101,7 @@ class TableTail:
     beside it can be told from what was kept beside an earlier tail of the segment.
     """
 
-    __slots__ = ("_changes", "entries", "kept_from", "requests", "size", "token")
+    __slots__ = ("_changes", "_refused", "entries", "kept_from", "requests", "size", "token")
 
     def __init__(self, kept_from: int) -> None:
         self.kept_from = kept_from
@@ -107,6 +110,7 @@ class TableTail:
         self.size = 0
         self.token = object()
         self._changes: deque[TableChange] = deque()
+        self._refused: deque[tuple[bytes, int]] = deque()
 
     def apply(self, change: TableChange) -> None:
         """Take over the change, which follows all earlier ones."""
@@ -122,6 +126,14 @@ class TableTail:
         requests[request_number] = outcome
         if len(requests) > REQUESTS_REMEMBERED:
             del requests[min(requests)]
+
+    def remember_refusal(self, client_id: bytes, request_number: int, outcome: Outcome) -> None:
+        """Keep the outcome of a request that changed nothing, which no block records."""
+        self.remember(client_id, request_number, outcome)
+        self._refused.append((client_id, request_number))
+        if len(self._refused) > REFUSALS_REMEMBERED:
+            client_id, request_number = self._refused.popleft()
+            self._forget(client_id, request_number, self.outcome(client_id, request_number))
 
     def changes_from(self, offset: int) -> Iterator[TableChange]:
         """The changes from `offset` on, in order; `offset` is a boundary from `kept_from` on."""
@@ -141,17 +153,17 @@ class TableTail:
                 if self.entries.get(key) is entry:
                     del self.entries[key]
                     dropped.append((key, entry))
-            self._forget(change)
+            self._forget(change.client_id, change.request_number, change.outcome)
         if not self._changes:
             self.kept_from = max(self.kept_from, offset)
         return dropped
 
-    def _forget(self, change: TableChange) -> None:
-        requests = self.requests.get(change.client_id, {})
-        if requests.get(change.request_number) is change.outcome:
-            del requests[change.request_number]
+    def _forget(self, client_id: bytes, request_number: int, outcome: Outcome | None) -> None:
+        requests = self.requests.get(client_id, {})
+        if requests.get(request_number) is outcome:
+            requests.pop(request_number, None)
         if not requests:
-            self.requests.pop(change.client_id, None)
+            self.requests.pop(client_id, None)
 
     def outcome(self, client_id: bytes, request_number: int) -> Outcome | None:
         """The remembered outcome of a request."""
@@ -164,6 +176,7 @@ class TableTail:
         twin.requests = {client: dict(numbers) for client, numbers in self.requests.items()}
         twin.size = self.size
         twin._changes = deque(self._changes)
+        twin._refused = deque(self._refused)
         return twin
 
 

@@ -281,7 +281,7 @@ class Container:
             self.metrics.duplicates += 1
         elif isinstance(decision, Refused):
             tail = self._pending.tables[decision.number]
-            tail.remember(decision.client_id, decision.request_number, decision.outcome)
+            tail.remember_refusal(decision.client_id, decision.request_number, decision.outcome)
         elif not isinstance(decision, NoChange):
             self._enqueue(decision, self._throttle.admit)
             if isinstance(decision, AppendOperation):

@@ -26,6 +26,7 @@ class HeldIndex:
 
     def __init__(self, container: int, parts: TableParts, on_damaged: Callable[[], None]) -> None:
         self._container = container
+        self._directory = parts.directory / str(container)
         self._parts = parts
         self._on_damaged = on_damaged
         self._index: TableIndex | None = None
@@ -51,8 +52,7 @@ class HeldIndex:
     async def start_over(self) -> None:
         """Delete the damaged index; the next call opens an empty one."""
         await self._close()
-        number, indexes = self._container, self._parts.indexes
-        await self._parts.writing(lambda: indexes.destroy(number))
+        await self._parts.writing(lambda: self._parts.indexes.destroy(self._directory))
         self.life += 1
         self.damaged = False
 
@@ -83,9 +83,11 @@ class HeldIndex:
         if self._index is None:
             async with self._opening:
                 if self._index is None:
-                    number, indexes = self._container, self._parts.indexes
-                    self._index = await self._parts.writing(lambda: indexes.open(number))
+                    self._index = await self._parts.writing(self._open)
         return self._index
+
+    def _open(self) -> TableIndex:
+        return self._parts.indexes.open(self._directory)
 
     def _note_damage(self, error: IndexDamaged) -> None:
         if not self.damaged:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch.segstore.domain.table.tail import TableTail, TailEntry
@@ -90,10 +91,12 @@ def _size(key: bytes, entry: TailEntry | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableParts:
-    """`reading` and `writing` run calls of the indexes in threads of their own: writes of all
-    containers one after the other, reads beside them."""
+    """`directory` holds a directory for the index of each container. `reading` and `writing` run
+    calls of the indexes in threads of their own: writes of all containers one after the other,
+    reads beside them."""
 
     indexes: TableIndexes
+    directory: Path
     reading: Run
     writing: Run
     catch_up: CatchUp

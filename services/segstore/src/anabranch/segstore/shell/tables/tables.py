@@ -8,7 +8,8 @@ whether its finding includes them, and otherwise repeats.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from anabranch.common.errors import AnabranchError, InvalidRequest, Overloaded, Unavailable
@@ -19,19 +20,21 @@ from anabranch.common.wire.messages import ScanEntries, TableDescribed
 from anabranch.common.wire.table import NO_ROW, Row
 from anabranch.segstore.domain.container.circumstances import InIndex
 from anabranch.segstore.domain.container.decide import gone
-from anabranch.segstore.domain.table.tail import Findings, Requests, TailEntry
-from anabranch.segstore.ports_table import IndexPage, IndexState, TableIndex
+from anabranch.segstore.domain.table.tail import Findings, TailEntry
+from anabranch.segstore.ports_table import IndexPage, IndexState, Remembered, TableIndex
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.tables.indexer import Indexer
 from anabranch.segstore.shell.tables.parts import TableParts
 
 GET_KEYS_MAX = 10_000
 SCAN_COUNT_MAX = 10_000
-SCAN_SIZE_BYTES_MAX = 8 * 1024 * 1024
+ANSWER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 ROUNDS_MAX = 16
 """How often a look-up may find that the tail has dropped updates meanwhile."""
 UNDER_WAY_KEYS_MAX = 100_000
-"""Keys of all look-ups that wait for the index."""
+"""Keys of all reads that wait for the index."""
+WAITING_SIZE_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of all updates that wait for the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Tables:
         self._asked: list[_Asked] = []
         self._wanted = asyncio.Event()
         self._under_way = 0
+        self._waiting_size = 0
 
     # --- updates ------------------------------------------------------------------------------
 
@@ -83,22 +87,35 @@ class Tables:
         if behind > limit:
             raise Overloaded("the index of the table is too far behind", behind=behind, limit=limit)
 
+    @contextmanager
+    def waiting(self, size: int) -> Iterator[None]:
+        """Count an update of `size` bytes as waiting within the block. Raises Overloaded."""
+        if self._waiting_size + size > WAITING_SIZE_BYTES_MAX:
+            raise Overloaded(
+                "too many updates wait for the index of their table", limit=WAITING_SIZE_BYTES_MAX
+            )
+        self._waiting_size += size
+        try:
+            yield
+        finally:
+            self._waiting_size -= size
+
     async def find(self, segment: str, place: InIndex) -> Findings:
         """What an update's decision depends on. Raises Unavailable, and errors of the disk."""
         with self._container.residency.pinned(segment):
             state, life = await self._indexer.ready(place.number, place.kept_from)
 
-            def read(index: TableIndex) -> Requests:
+            def read(index: TableIndex) -> Remembered:
                 return index.requests(place.number, place.client_id)
 
-            requests = await self._indexer.read(life, read)
+            remembered = await self._indexer.read(life, read)
             entries = await self._entries(place.number, life, sorted(place.keys))
         return Findings(
             place.number,
             state.indexed,
-            state.complete_from,
+            remembered.complete_from,
             dict(zip(sorted(place.keys), entries, strict=True)),
-            requests,
+            remembered.requests,
         )
 
     # --- reads --------------------------------------------------------------------------------
@@ -161,7 +178,7 @@ class Tables:
         the disk."""
         if not (0 < request.count_max <= SCAN_COUNT_MAX and request.size_max > 0):
             raise InvalidRequest("a page has 1 to 10,000 rows", count_max=request.count_max)
-        size_max = min(request.size_max, SCAN_SIZE_BYTES_MAX)
+        size_max = min(request.size_max, ANSWER_SIZE_BYTES_MAX)
         with self._container.residency.pinned(request.segment):
             known = self._known(request.segment)
             state, life = await self._indexer.ready(known.number, known.length)
@@ -221,8 +238,16 @@ class Tables:
     def _rows(
         self, known: SegmentState, keys: Sequence[bytes], found: Mapping[bytes, TailEntry | None]
     ) -> Rows:
+        """The rows of the first keys, until they have `ANSWER_SIZE_BYTES_MAX`."""
         now_ms = self._clock.now_ms()
-        rows = [_row(found[key], now_ms) for key in keys]
+        rows: list[Row] = []
+        size = 0
+        for key in keys:
+            row = _row(found[key], now_ms)
+            size += len(row.value)
+            if rows and size > ANSWER_SIZE_BYTES_MAX:
+                return Rows(known.number, known.length, rows, more=True)
+            rows.append(row)
         return Rows(known.number, known.length, rows)
 
     # --- the index ----------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""The index of table segments: RocksDB, and a memory with the same rules for tests."""
