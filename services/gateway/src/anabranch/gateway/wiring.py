@@ -24,7 +24,10 @@ from anabranch.common.runtime.ids import IdSource, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.telemetry import Telemetry
 from anabranch.common.workflow.containment import Contained, Containment
-from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.bounds.changes import ChangeLimits, Changes
+from anabranch.gateway.bounds.leases import LeaseLimits
+from anabranch.gateway.bounds.places import ReadPlaces
+from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.destinations import open_writer
 from anabranch.gateway.events.held_reader import FeedTimes
 from anabranch.gateway.events.held_readers import HeldReaderLimits, HeldReaders
@@ -45,7 +48,7 @@ DRAIN_S = 8
 LEAVE_S = 2.0
 """After that, readers of groups have this long to leave their groups."""
 STORE_S = 4.0
-"""After that, pending appends have this long. The three together are below the grace."""
+"""After that, pending changes have this long. The three together are below the grace."""
 STORES_TIMEOUT_S = 2.0
 """A client waits 5 s for a tunnel; within this time the gateway must also reach the store."""
 BACKLOG = 2048
@@ -99,7 +102,7 @@ async def _run_on(
         ]
         await serve(build_app(parts, clock), listener, lifetime, settings, parts.metrics)
         await parts.group_readers.end(LEAVE_S)
-        await parts.appends.end(STORE_S)
+        await parts.changes.end(STORE_S)
         for task in background:
             task.cancel()
 
@@ -120,23 +123,21 @@ def build(
     stopping: Callable[[], bool],
 ) -> Parts:
     """Build the gateway's parts on an open client. The caller runs `writers.serve`."""
-    writers = OpenWriters(
-        partial(open_writer, client),
-        clock=clock,
-        tasks=tasks,
-        writers_max=settings.writers_max,
-        idle_s=settings.writer_idle_s,
+    leases = LeaseLimits(
+        "writers of streams and transactions", settings.writers_max, settings.writer_idle_s
     )
-    limits = AppendLimits(
+    writers = OpenWriters(partial(open_writer, client), clock, tasks, leases)
+    limits = ChangeLimits(
         timeout_s=settings.request_timeout_s,
         pending_size_bytes_max=settings.pending_size_bytes_max,
         answers_max=settings.answers_max,
         answer_age_s_max=settings.answer_age_s_max,
     )
+    changes, places = Changes(clock, tasks, limits), ReadPlaces(settings.readers_max)
     reads = Reads(
         client,
         clock,
-        readers_max=settings.readers_max,
+        places,
         size_bytes_max=settings.read_size_bytes_max,
         timeout_s=settings.request_timeout_s,
         stopping=stopping,
@@ -147,7 +148,9 @@ def build(
         settings=settings,
         client=client,
         writers=writers,
-        appends=Appends(writers, clock, tasks, limits),
+        changes=changes,
+        places=places,
+        appends=Appends(writers, changes),
         reads=reads,
         group_readers=group_readers,
         ids=ids,

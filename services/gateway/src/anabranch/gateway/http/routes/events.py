@@ -18,7 +18,7 @@ from starlette.routing import Route
 from anabranch.client import Event, TimeWindow
 from anabranch.client.transactions.part import PartReport
 from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
-from anabranch.gateway.events.appends import Idempotency
+from anabranch.gateway.bounds.changes import Idempotency
 from anabranch.gateway.events.bodies import (
     BINARY,
     JSON,

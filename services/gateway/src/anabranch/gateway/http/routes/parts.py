@@ -10,6 +10,8 @@ from starlette.requests import Request
 from anabranch.client import Client
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.ids import IdSource
+from anabranch.gateway.bounds.changes import Changes
+from anabranch.gateway.bounds.places import ReadPlaces
 from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.held_readers import HeldReaders
 from anabranch.gateway.events.reads import Reads
@@ -27,6 +29,8 @@ class Parts:
     settings: Settings
     client: Client
     writers: OpenWriters
+    changes: Changes
+    places: ReadPlaces
     appends: Appends
     reads: Reads
     group_readers: HeldReaders
