@@ -40,6 +40,9 @@ from anabranch.gateway.http.edge.used_keys import UsedKeys
 from anabranch.gateway.http.edge.websockets import WebSocketConnection
 from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import MIB, Settings
+from anabranch.gateway.tables.open_tables import OpenTables, open_table
+from anabranch.gateway.tables.reads import EntryReads
+from anabranch.gateway.tables.updates import Updates
 from anabranch.gateway.tunnels.stores import KnownStores
 
 PROBE_PAUSE_S = 2.0
@@ -97,6 +100,7 @@ async def _run_on(
         keep = containment.keep
         background = [
             group.create_task(keep("open writers", parts.writers.serve)),
+            group.create_task(keep("open tables", parts.tables.serve)),
             group.create_task(keep("readers of groups", parts.group_readers.serve)),
             group.create_task(keep("probe", partial(_probe, client, clock, lifetime))),
         ]
@@ -122,11 +126,9 @@ def build(
     health: Callable[[], Mapping[str, PartHealth]],
     stopping: Callable[[], bool],
 ) -> Parts:
-    """Build the gateway's parts on an open client. The caller runs `writers.serve`."""
-    leases = LeaseLimits(
-        "writers of streams and transactions", settings.writers_max, settings.writer_idle_s
-    )
-    writers = OpenWriters(partial(open_writer, client), clock, tasks, leases)
+    """Build the gateway's parts on an open client. The caller runs `serve` of its writers, tables
+    and group readers."""
+    writers = _writers(settings, client, clock, tasks)
     limits = ChangeLimits(
         timeout_s=settings.request_timeout_s,
         pending_size_bytes_max=settings.pending_size_bytes_max,
@@ -142,6 +144,14 @@ def build(
         timeout_s=settings.request_timeout_s,
         stopping=stopping,
     )
+    tables = _tables(settings, client, clock, tasks)
+    entries = EntryReads(
+        tables,
+        places,
+        clock,
+        size_bytes_max=settings.read_size_bytes_max,
+        timeout_s=settings.request_timeout_s,
+    )
     ids = SystemIds()
     group_readers = _group_readers(settings, client, clock, ids, stopping)
     return Parts(
@@ -152,14 +162,35 @@ def build(
         places=places,
         appends=Appends(writers, changes),
         reads=reads,
+        tables=tables,
+        updates=Updates(tables, changes),
+        entries=entries,
         group_readers=group_readers,
         ids=ids,
         keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
-        metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers), group_readers.by_state),
+        metrics=GatewayMetrics(
+            telemetry.metrics, lambda: len(writers), lambda: len(tables), group_readers.by_state
+        ),
         stores=KnownStores(partial(_stores, client), clock),
         tracer=telemetry.tracer,
         health=health,
     )
+
+
+def _writers(
+    settings: Settings, client: Client, clock: Clock, tasks: asyncio.TaskGroup
+) -> OpenWriters:
+    things = "writers of streams and transactions"
+    limits = LeaseLimits(things, settings.writers_max, settings.writer_idle_s)
+    return OpenWriters(partial(open_writer, client), clock, tasks, limits)
+
+
+def _tables(
+    settings: Settings, client: Client, clock: Clock, tasks: asyncio.TaskGroup
+) -> OpenTables:
+    idle_s, age_s_max = settings.writer_idle_s, settings.table_age_s_max
+    limits = LeaseLimits("key-value tables", settings.tables_max, idle_s, age_s_max)
+    return OpenTables(partial(open_table, client), clock, tasks, limits)
 
 
 def _group_readers(

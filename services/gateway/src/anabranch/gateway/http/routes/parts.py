@@ -19,6 +19,9 @@ from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.http.edge.used_keys import UsedKeys
 from anabranch.gateway.settings import Settings
+from anabranch.gateway.tables.open_tables import OpenTables
+from anabranch.gateway.tables.reads import EntryReads
+from anabranch.gateway.tables.updates import Updates
 from anabranch.gateway.tunnels.stores import KnownStores
 
 
@@ -33,6 +36,9 @@ class Parts:
     places: ReadPlaces
     appends: Appends
     reads: Reads
+    tables: OpenTables
+    updates: Updates
+    entries: EntryReads
     group_readers: HeldReaders
     ids: IdSource
     keys: UsedKeys
