@@ -91,6 +91,8 @@ def test_kind_numbers_are_frozen() -> None:
         24: "ConditionalAppend", 48: "Truncated", 49: "SegmentsMerged", 50: "AttributeValues",
         25: "CreateTransient", 51: "SegmentCreated", 26: "CheckTruncation",
         27: "LocateTime",
+        28: "UpdateTable", 29: "GetEntries", 30: "ScanEntries", 31: "DescribeTable",
+        52: "TableUpdated", 53: "TableRead", 54: "TableDescribed",
     }  # fmt: skip
 
 

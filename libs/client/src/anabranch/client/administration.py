@@ -1,7 +1,7 @@
-"""What a client administers: its scopes, streams, reader groups, tables and cluster.
+"""The parts of a client that work before it is entered: administration, and bulk reads of segments.
 
-`Client` adds writers, readers and groups. Each part is made where it is used, by its public name,
-so that a program loads only the parts that it uses.
+Commands return when the operation is complete and raise the controller's errors. Each takes
+`timeout_s`, after which it raises OutcomeUnknown with the operation's id.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 
 class Administration:
-    """The administration of a cluster, as part of a `Client`.
+    """The administration of a cluster, as parts of a `Client`.
 
     ::
 
-        async for name in client.streams.list("plant"):
-            print(name)
+        print(await client.streams.describe("plant/sensors"))
     """
 
     def __init__(self, control: ControlPlane, pool: ConnectionPool, clock: Clock, rng: Rng) -> None:
@@ -32,6 +31,16 @@ class Administration:
         self._directory = SegmentDirectory(control, pool)
         self._clock = clock
         self._rng = rng
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The port behind all administration, for programs such as gateways that forward requests.
+
+        ::
+
+            answer = await client.control_plane.query("locate", query, Located, timeout_s=10)
+        """
+        return self._control
 
     @property
     def scopes(self) -> public.Scopes:
@@ -44,16 +53,16 @@ class Administration:
         return public.Streams(self._control, self.ranges())
 
     @property
+    def tables(self) -> public.Tables:
+        """Create, configure, seal, delete and describe key-value tables."""
+        return public.Tables(self._control)
+
+    @property
     def reader_groups(self) -> public.ReaderGroups:
         """Create, reset, delete and describe reader groups."""
         from anabranch.client.reading.places import Places
 
         return public.ReaderGroups(self._control, Places(self.ranges()))
-
-    @property
-    def tables(self) -> public.Tables:
-        """Create, configure, seal, delete and describe key-value tables."""
-        return public.Tables(self._control)
 
     @property
     def operations(self) -> public.Operations:

@@ -1,9 +1,7 @@
-"""`Client`: administration, and the way to writers and readers.
+"""`Client`: the way to writers, readers and tables, and to `administration`.
 
 A client owns a connection to NATS or to a gateway, one connection per segment store, and a task
-group in which its writers and readers work; leaving the client ends them all. Administration
-commands return when the operation is complete and raise the controller's errors. Each takes
-`timeout_s`, after which it raises OutcomeUnknown with the operation's id.
+group in which its writers and readers work; leaving the client ends them all.
 
 A client makes its parts by their public names (`public`) or imports them where it makes them, so
 that a program loads only the parts that it uses: administration alone needs no writer.
@@ -111,16 +109,6 @@ class Client(Administration):
         self._closed = True
         await self._pool.close()
         await self._control.close()
-
-    @property
-    def control_plane(self) -> ControlPlane:
-        """The port behind all administration, for programs such as gateways that forward requests.
-
-        ::
-
-            answer = await client.control_plane.query("locate", query, Located, timeout_s=10)
-        """
-        return self._control
 
     # --- data -----------------------------------------------------------------------------
 

@@ -43,7 +43,12 @@ class SegmentCalls:
         return (await self.ask(request, SegmentInfo))[0]
 
     async def ask(
-        self, request: NewRequest, expected: type[M], *, timeout_s: float = ANSWER_TIME_S
+        self,
+        request: NewRequest,
+        expected: type[M],
+        *,
+        timeout_s: float = ANSWER_TIME_S,
+        payload: bytes = b"",
     ) -> tuple[M, bytes]:
         """Send the request to the store that serves the segment now, until it answers.
 
@@ -54,7 +59,9 @@ class SegmentCalls:
             try:
                 connection, location = await self._directory.connect(self.segment)
                 asked = request(location.container_epoch)
-                answer = await connection.request(asked, expected, timeout_s=timeout_s)
+                answer = await connection.request(
+                    asked, expected, timeout_s=timeout_s, payload=payload
+                )
             except (Retry, Fenced, OutcomeUnknown) as error:
                 if location is not None:
                     self._directory.forget(location)

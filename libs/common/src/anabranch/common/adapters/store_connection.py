@@ -103,28 +103,36 @@ class SegmentStoreConnection(asyncio.Protocol):
         reply came in time (the store may then have performed the request); Overloaded if too
         many requests are open.
         """
+        received_before = self._packets_received
+        replied = self.begin_request(message, payload)
+        try:
+            async with asyncio.timeout(timeout_s or self._settings.request_timeout_s):
+                reply, data = await replied
+        except TimeoutError:
+            raise self._request_timed_out(message, received_before) from None
+        if isinstance(reply, Failed):
+            raise error_of(reply)
+        if not isinstance(reply, expected):
+            raise self.abort(BadPacket("a reply's kind does not match its request"))
+        return reply, data
+
+    def begin_request(self, message: Message, payload: bytes = b"") -> "asyncio.Future[Reply]":
+        """Send `message` without waiting. The future gets the reply, which may be a `Failed`, or
+        ConnectionLost; the caller bounds its wait, and cancels the future to drop the reply.
+
+        Raises ConnectionLost, Overloaded.
+        """
         if len(self._pending) >= REQUESTS_OPEN_MAX:
             raise Overloaded(
                 "too many requests are pending on a connection", store=str(self.endpoint)
             )
         self._last_request_id += 1
         request_id = self._last_request_id
-        replied: asyncio.Future[Reply] = self._loop.create_future()
-        received_before = self._packets_received
         self._send(message, request_id, payload)
+        replied: asyncio.Future[Reply] = self._loop.create_future()
         self._pending[request_id] = replied
-        try:
-            async with asyncio.timeout(timeout_s or self._settings.request_timeout_s):
-                reply, data = await replied
-        except TimeoutError:
-            raise self._request_timed_out(message, received_before) from None
-        finally:
-            self._pending.pop(request_id, None)
-        if isinstance(reply, Failed):
-            raise error_of(reply)
-        if not isinstance(reply, expected):
-            raise self.abort(BadPacket("a reply's kind does not match its request"))
-        return reply, data
+        replied.add_done_callback(lambda _: self._pending.pop(request_id, None))
+        return replied
 
     def _request_timed_out(self, message: Message, received_before: int) -> AnabranchError:
         error = ConnectionLost(

@@ -11,6 +11,9 @@ segment; partition `p` owns a range of the key space, as a stream's segment does
     primary keys of any size               primary with 00 written as 00 FF, then 00 01, secondary
 """
 
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -34,6 +37,7 @@ PARTITION_COUNT_MAX = 1024
 TTL_MS_MAX = 100 * 365 * 24 * 3600 * 1000
 
 _ROUTING_SEED = 1741865571  # as for routing keys of streams
+_PLACES = 1 << 52  # in the key space
 _ESCAPED_ZERO = b"\x00\xff"
 _END_OF_PRIMARY = b"\x00\x01"
 
@@ -124,8 +128,30 @@ class TableKey(NamedTuple):
 
 def key_position(primary: bytes) -> float:
     """The primary key's place in the key space, in [0, 1). Part of the stored data."""
-    low, _ = mmh3.hash64(primary, _ROUTING_SEED, x64arch=True, signed=False)
-    return (low >> 12) / float(1 << 52)
+    low: int = mmh3.hash64(primary, _ROUTING_SEED, x64arch=True, signed=False)[0]
+    return (low >> 12) / float(_PLACES)
+
+
+class PartitionMap:
+    """The partition of each primary key. `starts`: the `key_start` of each partition, ascending."""
+
+    __slots__ = ("_starts",)
+
+    def __init__(self, starts: Iterable[float]) -> None:
+        # A key's position is a whole number of places, so it compares alike with rounded bounds.
+        self._starts = [math.ceil(start * _PLACES) for start in starts]
+        assert self._starts[0] == 0
+
+    def indexes(self, primaries: Sequence[bytes]) -> list[int]:
+        """The index of the partition of each primary key, in their order."""
+        starts, hashed = self._starts, mmh3.hash64
+        if len(starts) == 1:
+            return [0] * len(primaries)
+        return [
+            bisect_right(starts, hashed(each, _ROUTING_SEED, x64arch=True, signed=False)[0] >> 12)
+            - 1
+            for each in primaries
+        ]
 
 
 def encode_key(config: TableConfig, key: TableKey) -> bytes:
@@ -165,6 +191,12 @@ def decode_key(config: TableConfig, stored: bytes) -> TableKey:
     if not end:
         raise InvalidKey("the stored bytes are not a key of this table", size=len(stored))
     return TableKey(primary.replace(_ESCAPED_ZERO, b"\x00"), secondary)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The lowest key above all keys that begin with `prefix`; ``b""`` if there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else b""
 
 
 def _check_size(part: str, size: int, fixed: int | None, size_min: int) -> None:

@@ -258,9 +258,12 @@ class GetEntries(Request, frozen=True, kw_only=True):
     """→ TableRead with one row per key of the payload (`encode_keys`), in its order, without keys.
 
     The rows are durable, and include every acknowledged update. A key without an entry, or whose
-    entry has expired, has NO_ROW. If the values are large, the answer has rows for the first keys
-    only, at least one, and sets `more`; the caller asks again for the other keys.
+    entry has expired, has NO_ROW. At most `GET_KEYS_MAX` keys (`wire.table`). The answer has about
+    `size_max` bytes, but at least one row: `more` says that the rows of the last keys are missing,
+    which the caller asks for again.
     """
+
+    size_max: int = 4 * 1024 * 1024
 
 
 class ScanEntries(Request, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from anabranch.common.errors import BadPacket, CorruptBlock, InvalidRequest, MalformedBlock
-from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, VALUE_SIZE_BYTES_MAX
+from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, TTL_MS_MAX, VALUE_SIZE_BYTES_MAX
 from anabranch.common.wire.block import (
     CRC_AT,
     FLAG_KEYS,
@@ -56,6 +56,8 @@ ANY, ABSENT = -2, -1
 UPDATE_ENTRIES_MAX = 4096
 UPDATE_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """Of one update, as a block."""
+GET_KEYS_MAX = 4096
+"""Of one request for entries."""
 
 PUT, REMOVE, PUT_FOR, COPY, REFUSED = 0, 1, 2, 3, 4
 _FORMS = tuple(bytes((form,)) for form in range(5))
@@ -66,6 +68,7 @@ _REFUSAL = struct.Struct("<HHq")
 _COUNT = struct.Struct("<I")
 _TIMESTAMP_AT = HEADER_SIZE_BYTES - 16
 _TIMESTAMP = struct.Struct("<q")
+_NUMBER_LIMIT = 1 << 63
 
 
 class Refusal(NamedTuple):
@@ -201,7 +204,7 @@ def _block(
 ) -> TableBlock:
     refusals: tuple[Refusal, ...] = ()
     if payloads[-1][:1] == _FORMS[REFUSED]:
-        refusals = decode_refusals(payloads.pop()[1:])
+        refusals = _refusals_in(payloads.pop(), offset)
         keys.pop()
     forms = {payload[:1] for payload in payloads}
     copies = False
@@ -220,6 +223,8 @@ def _block(
             values = [payload[_COPY.size :] for payload in payloads]
             versions = [version for _, version, _ in heads]
             expires = [until for _, _, until in heads]
+            if max(versions) >= _NUMBER_LIMIT:
+                raise MalformedBlock("a version of a copy is out of range", offset=offset)
         else:
             versions = range(offset, offset + len(keys))
             found = [_mortal(payload, header.base_timestamp_ms) for payload in payloads]
@@ -233,6 +238,13 @@ def _block(
     )  # fmt: skip
 
 
+def _refusals_in(payload: bytes, offset: int) -> tuple[Refusal, ...]:
+    try:
+        return decode_refusals(payload[1:])
+    except BadPacket as error:
+        raise MalformedBlock("the refusals of a block are truncated", offset=offset) from error
+
+
 def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
     """(value, expires_ms) of an entry in a block with a time to live."""
     match payload[0]:
@@ -242,6 +254,8 @@ def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
             return None, 0
         case 2:
             _, ttl_ms = _PUT_FOR.unpack_from(payload)
+            if ttl_ms > TTL_MS_MAX or time_ms + ttl_ms >= _NUMBER_LIMIT:
+                raise MalformedBlock("a time to live is out of range", ttl_ms=ttl_ms)
             return payload[_PUT_FOR.size :], time_ms + ttl_ms
         case form:
             raise MalformedBlock("an entry of a table block has an unknown form", form=form)
@@ -362,8 +376,40 @@ def encode_rows(rows: Sequence[Row]) -> bytes:
     )
 
 
-def decode_rows(columns: bytes) -> list[Row]:
-    """Inverse of `encode_rows`. Raises BadPacket."""
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Rows that are not divided yet. The joined keys begin at `keys_at` of `data`, and the joined
+    values, which follow them, at `values_at`."""
+
+    data: bytes
+    versions: "array[int]"
+    expires_ms: "array[int]"
+    key_sizes: "array[int]"
+    value_sizes: "array[int]"
+    keys_at: int
+    values_at: int
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+    @property
+    def last_key(self) -> bytes:
+        """The key of the last row. There must be one."""
+        return self.data[self.values_at - self.key_sizes[-1] : self.values_at]
+
+    def keys(self) -> list[bytes]:
+        """The key of each row."""
+        data, bounds = self.data, accumulate(self.key_sizes, initial=self.keys_at)
+        return [data[low:high] for low, high in pairwise(bounds)]
+
+    def values(self) -> list[bytes]:
+        """The value of each row."""
+        data, bounds = self.data, accumulate(self.value_sizes, initial=self.values_at)
+        return [data[low:high] for low, high in pairwise(bounds)]
+
+
+def parse_rows(columns: bytes) -> RowColumns:
+    """The columns of rows, with sizes that add up. Raises BadPacket."""
     try:
         (count,) = _COUNT.unpack_from(columns)
     except struct.error as error:
@@ -373,13 +419,14 @@ def decode_rows(columns: bytes) -> list[Row]:
     expires = decode_numbers(columns[4 + 8 * count : 4 + 16 * count], "q")
     key_sizes = decode_numbers(columns[4 + 16 * count : 4 + 20 * count], "I")
     value_sizes = decode_numbers(columns[4 + 20 * count : start], "I")
-    keys = list(accumulate(key_sizes, initial=start))
-    values = list(accumulate(value_sizes, initial=keys[-1]))
-    if len(value_sizes) != count or values[-1] != len(columns):
+    values_at = start + sum(key_sizes)
+    if len(value_sizes) != count or values_at + sum(value_sizes) != len(columns):
         raise BadPacket("the columns of rows have a wrong size", size=len(columns), rows=count)
-    return [
-        Row(columns[key_at:key_end], version, until, columns[at:end])
-        for (key_at, key_end), version, until, (at, end) in zip(
-            pairwise(keys), versions, expires, pairwise(values), strict=True
-        )
-    ]
+    return RowColumns(columns, versions, expires, key_sizes, value_sizes, start, values_at)
+
+
+def decode_rows(columns: bytes) -> list[Row]:
+    """Inverse of `encode_rows`. Raises BadPacket."""
+    found = parse_rows(columns)
+    each = zip(found.keys(), found.versions, found.expires_ms, found.values(), strict=True)
+    return list(map(Row._make, each))
