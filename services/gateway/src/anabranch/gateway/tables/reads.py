@@ -196,8 +196,9 @@ def _scan(found: OpenTable, request: ScanRequest, last: StoredKey | None) -> Sca
         "primary": entries.primary,
         "page_size": min(SCAN_PAGE_MAX, (request.limit or SCAN_PAGE_MAX) + 1),
     }
-    scan = found.table.entries(**bounds, values=request.values)
-    return cast("Scan[KeyedEntry]", scan)
+    if request.values:
+        return cast("Scan[KeyedEntry]", found.table.entries(**bounds))
+    return cast("Scan[KeyedEntry]", found.table.entries(**bounds, values=False))
 
 
 def _size_of(entry: KeyedEntry | None) -> int:

@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from anabranch.client import Change, Insert, Put, Remove, Replace, TableUpdate, Version
+from anabranch.client import Change, Insert, Put, Remove, Replace, Version
+from anabranch.client.tables.entries import TableUpdate
 from anabranch.common.errors import BodyTooLarge, InvalidRequest
 from anabranch.gateway.events.bodies import json_lines
 from anabranch.gateway.events.records import Encoding, text_field

@@ -6,15 +6,16 @@ remembered as such.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from anabranch.client import Insert, Put, Remove, Replace, Version
+from anabranch.client.tables.entries import TableUpdate
 from anabranch.common.errors import AnabranchError, Unknown
 from anabranch.common.workflow.containment import naming_defects, tell_defect
 from anabranch.gateway.bounds.changes import Change, Changes, Idempotency, Outcome
-from anabranch.gateway.tables.keys import EntryKey
+from anabranch.gateway.tables.keys import EntryKey, StoredKey
 from anabranch.gateway.tables.open_tables import OpenTable, OpenTables
 from anabranch.gateway.tables.records import EntryUpdate
 
@@ -78,7 +79,7 @@ class Updates:
         """Perform all updates or none; return their versions."""
 
         async def all_of_them(open_table: OpenTable) -> Versions:
-            own = [replace(each, key=open_table.key(each.key)) for each in updates]
+            own = [_keyed(each, open_table.key(each.key)) for each in updates]
             return _run_of(await open_table.table.update(own, ttl_ms=request.ttl_ms))
 
         return await self._perform(request, sum(map(_cost, updates)), all_of_them)
@@ -112,6 +113,19 @@ class Updates:
         except AnabranchError as error:
             tell_defect(error)
             return Outcome(error, isinstance(error, Unknown))
+
+
+def _keyed(update: EntryUpdate, key: StoredKey) -> TableUpdate[StoredKey, bytes]:
+    """The update with the key as the table takes it."""
+    match update:
+        case Put(value=value):
+            return Put(key, value)
+        case Insert(value=value):
+            return Insert(key, value)
+        case Replace(value=value, version=version):
+            return Replace(key, value, version)
+        case Remove(version=expected):
+            return Remove(key, expected)
 
 
 def _cost(update: EntryUpdate) -> int:

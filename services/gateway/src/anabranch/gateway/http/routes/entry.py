@@ -20,7 +20,7 @@ from anabranch.common.model.table import VALUE_SIZE_BYTES_MAX
 from anabranch.gateway.events.bodies import BINARY
 from anabranch.gateway.http.edge.problem import problem_of
 from anabranch.gateway.http.routes.entry_requests import (
-    ABSENT,
+    Absent,
     conditions_of,
     etag_of,
     key_of,
@@ -98,7 +98,7 @@ async def put_entry(request: Request) -> Response:
     key, condition = key_of(request), conditions_of(request.headers).of_write()
     if condition is None:
         return await _update(request, Put(key, value), value)
-    if condition is ABSENT:
+    if isinstance(condition, Absent):
         return await _update(request, Insert(key, value), value, status=201)
     return await _update(request, Replace(key, value, condition), value)
 
@@ -106,7 +106,7 @@ async def put_entry(request: Request) -> Response:
 async def remove_entry(request: Request) -> Response:
     """204, also for a key without an entry unless If-Match requires one; 404, 412."""
     condition = conditions_of(request.headers).of_write()
-    if condition is ABSENT:
+    if isinstance(condition, Absent):
         raise InvalidRequest("a removal takes no If-None-Match", remedy="send If-Match, or neither")
     return await _update(request, Remove(key_of(request), condition), b"")
 

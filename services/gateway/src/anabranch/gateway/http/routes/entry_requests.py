@@ -186,9 +186,6 @@ class Absent:
     """The condition that the key has no entry."""
 
 
-ABSENT = Absent()
-
-
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """The ETags of If-Match and If-None-Match, with their quotes; ``*`` alone for any entry."""
@@ -197,7 +194,7 @@ class Conditions:
     none_matching: Sequence[str] = ()
 
     def of_write(self) -> Version | Absent | None:
-        """The condition of a write: a version, ABSENT or none. Raises InvalidRequest."""
+        """The condition of a write: a version, `Absent` or none. Raises InvalidRequest."""
         if self.matching and self.none_matching:
             raise InvalidRequest("If-Match and If-None-Match exclude each other", remedy="send one")
         if self.none_matching:
@@ -205,7 +202,7 @@ class Conditions:
                 raise InvalidRequest(
                     "a write takes no other If-None-Match than *", remedy="send If-Match instead"
                 )
-            return ABSENT
+            return Absent()
         return self._version() if self.matching else None
 
     def _version(self) -> Version:
