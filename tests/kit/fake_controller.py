@@ -94,6 +94,8 @@ class FakeController:
     """While set, `locate` finds no store."""
     container_count: int = 1
     """All served by `store`; only the first has segments."""
+    elsewhere: dict[str, FakeSegmentStore] = field(default_factory=dict)
+    """Segments that another store serves."""
     placed: dict[int, str] = field(default_factory=dict)
     """Containers that were moved → to which of `NODES`."""
     changes: list[q.PlacementChange] = field(default_factory=list)
@@ -304,19 +306,17 @@ class FakeController:
         )
 
     def _locate(self, query: q.Locate) -> q.Located:
-        store = None if self.away else self.store
-        return q.Located(
-            locations=tuple(
-                q.SegmentLocation(
-                    segment=segment,
-                    container=0,
-                    container_epoch=store.container_epoch if store else 0,
-                    host="127.0.0.1" if store else "",
-                    port=store.port if store else 0,
-                    node_id=NODES[0],
-                )
-                for segment in query.segments
-            )
+        return q.Located(locations=tuple(map(self._location, query.segments)))
+
+    def _location(self, segment: str) -> q.SegmentLocation:
+        store = None if self.away else self.elsewhere.get(segment, self.store)
+        return q.SegmentLocation(
+            segment=segment,
+            container=0,
+            container_epoch=store.container_epoch if store else 0,
+            host="127.0.0.1" if store else "",
+            port=store.port if store else 0,
+            node_id=NODES[0],
         )
 
     def _nodes(self) -> q.NodeList:

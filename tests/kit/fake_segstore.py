@@ -46,8 +46,10 @@ from anabranch.common.wire.messages import (
     ConditionalAppend,
     CreateTransient,
     DeleteSegment,
+    DescribeTable,
     Done,
     GetAttributes,
+    GetEntries,
     GetSegmentInfo,
     Hello,
     KeepAlive,
@@ -59,6 +61,7 @@ from anabranch.common.wire.messages import (
     OffsetLocated,
     ReadSegment,
     Request,
+    ScanEntries,
     Sealed,
     SealSegment,
     SegmentCreated,
@@ -66,6 +69,7 @@ from anabranch.common.wire.messages import (
     SegmentRead,
     SegmentsMerged,
     SetupAppend,
+    UpdateTable,
     decode_message,
     encode_message,
     failed,
@@ -145,6 +149,13 @@ class FakeSegment:
             changed[update.attribute] = update.value
         return changed
 
+    def answer(self, request: Request, payload: bytes) -> tuple[Message, bytes]:
+        """The answer to a request about entries, which only a `FakeTable` has."""
+        raise InvalidRequest("the segment is not a table segment")
+
+    def restarted(self) -> None:
+        """The store was restarted."""
+
     def truncate(self, offset: int) -> None:
         """The start never falls. Raises NotAtBoundary, InvalidRequest."""
         if offset > len(self.data):
@@ -202,6 +213,8 @@ class FakeSegmentStore:
     def __init__(self, *segments: str) -> None:
         self.segments = {name: FakeSegment() for name in segments}
         self.deleted: set[str] = set()
+        self.moved: set[str] = set()
+        """Segments that another store serves."""
         self.merged: dict[str, MergedSegment] = {}
         self.fault: FaultRule = no_faults
         self.container_epoch = 1
@@ -248,7 +261,15 @@ class FakeSegmentStore:
         """Crash and come back under the next container epoch on the same port."""
         await self.stop()
         self.container_epoch += 1
+        for segment in self.segments.values():
+            segment.restarted()
         await self.start()
+
+    def move(self, name: str, target: "FakeSegmentStore") -> None:
+        """Let another store serve the segment from now on."""
+        target.segments[name] = self.segments.pop(name)
+        self.moved.add(name)
+        target.moved.discard(name)
 
     def delete(self, name: str) -> None:
         """Leaves a tombstone."""
@@ -341,6 +362,9 @@ class FakeConnection(asyncio.Protocol):
                 self._reply(self._info(message), request_id)
             case ReadSegment():
                 self._read(message, request_id)
+            case UpdateTable() | GetEntries() | ScanEntries() | DescribeTable():
+                reply, data = self._segment(message).answer(message, payload)
+                self._reply(reply, request_id, data)
             case _:
                 self._reply(self._controlled(message), request_id)
 
@@ -365,6 +389,8 @@ class FakeConnection(asyncio.Protocol):
     def _segment(self, request: Request) -> FakeSegment:
         if request.container_epoch not in (0, self._store.container_epoch):
             raise WrongHost("another container epoch is served")
+        if request.segment in self._store.moved:
+            raise WrongHost("another store serves the container")
         segment = self._store.segments.get(request.segment)
         if segment is None:
             raise SegmentNotFound("no such segment", segment=request.segment)

@@ -66,9 +66,16 @@ if TYPE_CHECKING:
         ByteStreamSettings,
         OneSegmentSettings,
         ReaderSettings,
+        TableSettings,
         TransactionSettings,
         WriterSettings,
     )
+    from anabranch.client.tables.arrow_scan import ArrowScan
+    from anabranch.client.tables.entries import Entry, Insert, Put, Remove, Replace, Version
+    from anabranch.client.tables.position import TablePosition
+    from anabranch.client.tables.scan import Scan
+    from anabranch.client.tables.table import Table
+    from anabranch.client.tables.watch import Change, Watch
     from anabranch.client.transactions.admin import Transactions
     from anabranch.client.transactions.begin import Beginning
     from anabranch.client.transactions.part import PartReport, TransactionPart
@@ -150,11 +157,14 @@ if TYPE_CHECKING:
         GenerationMismatch,
         Invalid,
         InvalidCut,
+        InvalidKey,
         InvalidName,
         InvalidPosition,
         InvalidRanges,
         InvalidRequest,
         InvalidSetting,
+        KeyExists,
+        KeyNotFound,
         NodeNotFound,
         NotAtBoundary,
         NotFound,
@@ -195,6 +205,8 @@ if TYPE_CHECKING:
         Unavailable,
         Unknown,
         UnsupportedProtocol,
+        VersionCompacted,
+        VersionMismatch,
         VersionPassed,
         WriterExpired,
     )
@@ -216,13 +228,14 @@ if TYPE_CHECKING:
         StreamConfig,
         StreamState,
     )
-    from anabranch.common.model.table import TableConfig, TableRef, TableState
+    from anabranch.common.model.table import TableConfig, TableKey, TableRef, TableState
     from anabranch.common.model.transaction import TransactionState
     from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
 
 __all__ = [
     "AnabranchError",
     "ApplicationDescription",
+    "ArrowScan",
     "ArrowSerializer",
     "BatchClient",
     "Beginning",
@@ -231,6 +244,7 @@ __all__ = [
     "ByteStream",
     "ByteStreamSettings",
     "BytesSerializer",
+    "Change",
     "CheckpointExists",
     "CheckpointNotFound",
     "CheckpointStatus",
@@ -254,6 +268,7 @@ __all__ = [
     "CutRefused",
     "CutsCompared",
     "Entries",
+    "Entry",
     "EpochDescription",
     "Event",
     "EventBatch",
@@ -273,14 +288,18 @@ __all__ = [
     "GroupRetention",
     "GroupState",
     "GroupStream",
+    "Insert",
     "Invalid",
     "InvalidCut",
+    "InvalidKey",
     "InvalidName",
     "InvalidPosition",
     "InvalidRanges",
     "InvalidRequest",
     "InvalidSetting",
     "JsonSerializer",
+    "KeyExists",
+    "KeyNotFound",
     "KeyRange",
     "Lag",
     "LastWatermark",
@@ -307,6 +326,7 @@ __all__ = [
     "PastDecision",
     "PlanOutdated",
     "Position",
+    "Put",
     "PydanticSerializer",
     "RangeReader",
     "ReaderGroup",
@@ -321,6 +341,8 @@ __all__ = [
     "ReaderNotFound",
     "ReaderRemoved",
     "ReaderSettings",
+    "Remove",
+    "Replace",
     "ResetPreview",
     "RetentionHolder",
     "RetentionPlan",
@@ -337,6 +359,7 @@ __all__ = [
     "ScalingPolicy",
     "ScalingThresholds",
     "ScalingType",
+    "Scan",
     "ScopeDescription",
     "ScopeExists",
     "ScopeNotEmpty",
@@ -373,12 +396,16 @@ __all__ = [
     "SubscriberDescription",
     "SubscriberNotFound",
     "SuccessorsFound",
+    "Table",
     "TableConfig",
     "TableDescription",
     "TableExists",
+    "TableKey",
     "TableNotFound",
+    "TablePosition",
     "TableRef",
     "TableSealed",
+    "TableSettings",
     "TableState",
     "Tables",
     "TextSerializer",
@@ -403,7 +430,11 @@ __all__ = [
     "Unavailable",
     "Unknown",
     "UnsupportedProtocol",
+    "Version",
+    "VersionCompacted",
+    "VersionMismatch",
     "VersionPassed",
+    "Watch",
     "WatermarkStatus",
     "WriterExpired",
     "WriterMark",

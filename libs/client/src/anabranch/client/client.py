@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anabranch.client as public
 from anabranch.client.administration import Administration
@@ -22,6 +22,7 @@ from anabranch.client.settings import (
     ConnectionSettings,
     OneSegmentSettings,
     ReaderSettings,
+    TableSettings,
     WriterSettings,
 )
 from anabranch.client.wire.control import ConnectionPool, ControlPlane
@@ -29,6 +30,7 @@ from anabranch.common.adapters.store_connection import Dial, dial_tcp
 from anabranch.common.errors import Closed, InvalidRequest, Remedy
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
+from anabranch.common.model.table import TableRef, table_ref
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 
@@ -37,9 +39,12 @@ if TYPE_CHECKING:
 
     from anabranch.client.one_segment.synchronizer import S, U
     from anabranch.client.reading.bounds import Start
+    from anabranch.client.tables.keys import KeySerializers
     from anabranch.client.transactions.pings import Pings
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Client(Administration):
@@ -316,6 +321,80 @@ class Client(Administration):
             codec,
             runtime=runtime,
             retry_timeout_s=settings.retry_timeout_s,
+        )
+
+    @overload
+    def table(
+        self, table: str | TableRef, settings: TableSettings | None = None
+    ) -> public.Table[Any, Any]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        value: public.Serializer[V],
+    ) -> public.Table[Any, V]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: public.Serializer[K],
+        value: public.Serializer[V],
+    ) -> public.Table[K, V]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: tuple[public.Serializer[K], public.Serializer[T]],
+        value: public.Serializer[V],
+    ) -> public.Table[tuple[K, T], V]: ...
+
+    @overload
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: KeySerializers,
+        value: public.Serializer[V] | None = None,
+    ) -> public.Table[Any, Any]: ...
+
+    def table(
+        self,
+        table: str | TableRef,
+        settings: TableSettings | None = None,
+        *,
+        key: KeySerializers = None,
+        value: public.Serializer[Any] | None = None,
+    ) -> public.Table[Any, Any]:
+        """A key-value table by its name ``scope/table``; enter it with `async with`.
+
+        Keys and values are those of their serializers; without one, they are bytes or text, and
+        come back as bytes. The keys of a table with secondary keys are pairs (primary, secondary),
+        whose parts have a serializer each if `key` is a pair. Raises InvalidName.
+
+        ::
+
+            async with client.table("shop/stock", value=JsonSerializer()) as table:
+                await table.put("apple", 5)
+                print(await table.get("apple"))
+        """
+        return public.Table(
+            table if isinstance(table, TableRef) else table_ref(table),
+            control=self._control,
+            directory=self._directory,
+            runtime=self._entered(),
+            settings=settings or TableSettings(),
+            key=key,
+            value=value,
         )
 
     async def fetch(self, pointer: str | public.EventPointer) -> public.Event:

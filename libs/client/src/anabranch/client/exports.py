@@ -35,9 +35,15 @@ _NAMES: Mapping[str, str] = {
         TextSerializer
     """,
     "anabranch.client.settings": """
-        ByteStreamSettings OneSegmentSettings ReaderSettings TransactionSettings
+        ByteStreamSettings OneSegmentSettings ReaderSettings TableSettings TransactionSettings
         WriterSettings
     """,
+    "anabranch.client.tables.arrow_scan": "ArrowScan",
+    "anabranch.client.tables.entries": "Entry Insert Put Remove Replace Version",
+    "anabranch.client.tables.position": "TablePosition",
+    "anabranch.client.tables.scan": "Scan",
+    "anabranch.client.tables.table": "Table",
+    "anabranch.client.tables.watch": "Change Watch",
     "anabranch.client.transactions.admin": "Transactions",
     "anabranch.client.transactions.begin": "Beginning",
     "anabranch.client.transactions.part": "PartReport TransactionPart",
@@ -72,16 +78,16 @@ _NAMES: Mapping[str, str] = {
         AnabranchError BufferFull Busy CheckpointExists CheckpointNotFound Closed
         CodecMissing Conflict ConnectionLost Corrupt CorruptBlock CutRefused EventNotFound
         EventsTruncated EventTooLarge Fenced FormatTooNew GenerationMismatch Invalid
-        InvalidCut InvalidName InvalidPosition InvalidRanges InvalidRequest InvalidSetting
-        NodeNotFound NotAtBoundary NotFound OperationNotFound OutcomeUnknown Overloaded
-        PartMismatch PlanOutdated ReaderGroupExists ReaderGroupNotFound ReaderGroupReset
-        ReaderInUse ReaderNotFound ReaderRemoved Retry ScaleRefused ScopeExists
-        ScopeNotEmpty ScopeNotFound SegmentNotFound SegmentTruncated SerializationFailed
-        StateNotInitialized StreamExists StreamNotFound StreamNotSealed StreamSealed
-        SubscriberNotFound TableExists TableNotFound TableSealed TimedOut
-        TooManyCheckpoints TooManyReaders TransactionEnded
-        TransactionNotFound Unauthorized Unavailable Unknown UnsupportedProtocol
-        VersionPassed WriterExpired
+        InvalidCut InvalidKey InvalidName InvalidPosition InvalidRanges InvalidRequest
+        InvalidSetting KeyExists KeyNotFound NodeNotFound NotAtBoundary NotFound
+        OperationNotFound OutcomeUnknown Overloaded PartMismatch PlanOutdated
+        ReaderGroupExists ReaderGroupNotFound ReaderGroupReset ReaderInUse ReaderNotFound
+        ReaderRemoved Retry ScaleRefused ScopeExists ScopeNotEmpty ScopeNotFound
+        SegmentNotFound SegmentTruncated SerializationFailed StateNotInitialized
+        StreamExists StreamNotFound StreamNotSealed StreamSealed SubscriberNotFound
+        TableExists TableNotFound TableSealed TimedOut TooManyCheckpoints TooManyReaders
+        TransactionEnded TransactionNotFound Unauthorized Unavailable Unknown
+        UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed WriterExpired
     """,
     "anabranch.common.model.key_range": "KeyRange",
     "anabranch.common.model.names": "StreamRef",
@@ -91,7 +97,7 @@ _NAMES: Mapping[str, str] = {
     "anabranch.common.model.stream": """
         RetentionPolicy RetentionType ScalingPolicy ScalingType StreamConfig StreamState
     """,
-    "anabranch.common.model.table": "TableConfig TableRef TableState",
+    "anabranch.common.model.table": "TableConfig TableKey TableRef TableState",
     "anabranch.common.model.transaction": "TransactionState",
     "anabranch.common.runtime.nats_target": "NatsTarget TlsFiles",
 }

@@ -1,4 +1,4 @@
-"""The settings of writers, readers and streams of one segment, and their default values."""
+"""The settings of writers, readers, tables and streams of one segment, and their defaults."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +19,7 @@ from anabranch.common.wire.block import (
     LARGE_EVENT_SIZE_BYTES_MAX,
 )
 from anabranch.common.wire.codec import ZSTD_LEVEL_DEFAULT, ZSTD_LEVEL_MAX
+from anabranch.common.wire.messages import REQUESTS_IN_FLIGHT_MAX
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -196,6 +197,50 @@ class ReaderSettings:
             raise InvalidSetting("a reader's sizes must be positive")
         if self.retry_timeout_s <= 0:
             raise InvalidSetting("a reader's timeouts must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """The settings of an open key-value table.
+
+    ::
+
+        settings = TableSettings(retry_timeout_s=5)
+        async with client.table("shop/stock", settings) as table:
+            await table.put("apple", "5")
+
+    Invariants, or InvalidSetting: sizes and counts are at least 1 and timeouts are positive;
+    `requests_in_flight_max` is at most 8.
+    """
+
+    buffer_size_bytes: int = 16 * MIB
+    """Calls wait while the updates without an answer, or the keys to look up, have more bytes."""
+    requests_in_flight_max: int = 2
+    """The most unanswered updates, and look-ups, of each partition. Later calls wait, and then
+    travel together."""
+    retry_timeout_s: float = 60.0
+    """A call fails after so many seconds without an answer; a scan or watch, after so many seconds
+    without any answer."""
+    ack_timeout_s: float = 20.0
+    """A connection that answers no update for so many seconds counts as lost."""
+    page_size: int = 1000
+    """The most entries that a scan reads at once from a partition."""
+    read_ahead_bytes: int = 32 * MIB
+    """About how many bytes a scan or watch reads ahead, in all partitions together."""
+    wait_ms: int = 10_000
+    """How long one read of a watch waits for a change before it asks again."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.buffer_size_bytes, self.page_size, self.read_ahead_bytes, self.wait_ms)
+        if min(sizes) < 1:
+            raise InvalidSetting("a table's sizes must be positive")
+        if not 1 <= self.requests_in_flight_max <= REQUESTS_IN_FLIGHT_MAX:
+            raise InvalidSetting(
+                "a table's requests in flight are out of range",
+                requests_in_flight_max=self.requests_in_flight_max, limit=REQUESTS_IN_FLIGHT_MAX,
+            )  # fmt: skip
+        if min(self.retry_timeout_s, self.ack_timeout_s) <= 0:
+            raise InvalidSetting("a table's timeouts must be positive")
 
 
 @dataclass(frozen=True, slots=True)

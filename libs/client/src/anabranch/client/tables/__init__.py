@@ -1,0 +1,1 @@
+"""Key-value tables: versioned entries by key, atomic batches, iteration in key order, watches."""

@@ -1,0 +1,124 @@
+"""A client over fake stores with one key-value table."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.client import Client, Table, TableConfig, TableRef, TableSettings
+from anabranch.common.contracts.tables import TableDescription
+from anabranch.common.model.table import table_ref
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds, system_rng
+from anabranch.common.wire.messages import Message, TableUpdated, UpdateTable
+from kit.client_bench import CONNECTION
+from kit.fake_control_plane import FakeControlPlane
+from kit.fake_controller import FakeController
+from kit.fake_segstore import Direction, FakeSegmentStore, Fault
+from kit.fake_table_segment import FakeTable
+
+TABLE = "shop/stock"
+SETTINGS = TableSettings(retry_timeout_s=5.0, ack_timeout_s=2.0, wait_ms=50)
+PAIRS = TableConfig(partition_count=4, secondary_key_size=None)
+
+
+@dataclass
+class TableBench:
+    """Everything of one test; the partitions lie on `store`, `other` is a second one."""
+
+    store: FakeSegmentStore
+    other: FakeSegmentStore
+    controller: FakeController
+    control: FakeControlPlane
+    client: Client
+    described: TableDescription
+
+    @property
+    def ref(self) -> TableRef:
+        return table_ref(TABLE)
+
+    def table(self, **settings: float) -> Table[Any, Any]:
+        """The table, to be entered, without serializers."""
+        changed: Any = settings
+        return self.client.table(TABLE, replace(SETTINGS, **changed))
+
+    @property
+    def segments(self) -> list[FakeTable]:
+        """Of the partitions, wherever they are."""
+        stores = (self.store, self.other)
+        found = [
+            next(store.segments[each.segment] for store in stores if each.segment in store.segments)
+            for each in self.described.partitions
+        ]
+        return [each for each in found if isinstance(each, FakeTable)]
+
+    def entries(self) -> dict[bytes, bytes]:
+        """All entries, by table key."""
+        return {key: row.value for each in self.segments for key, row in each.entries.items()}
+
+    def move(self, index: int) -> None:
+        """Move a partition to the store that does not have it."""
+        name = self.described.partitions[index].segment
+        here, there = self.store, self.other
+        if name not in here.segments:
+            here, there = there, here
+        here.move(name, there)
+        self.controller.elsewhere[name] = there
+
+    def seal(self) -> None:
+        self.controller.tables.seal(self.ref)
+        for each in self.segments:
+            each.sealed = True
+
+    def delete(self) -> None:
+        """Delete the table with its segments."""
+        self.controller.tables.delete(self.ref)
+        for each in self.described.partitions:
+            for store in (self.store, self.other):
+                store.segments.pop(each.segment, None)
+
+    def recreate(self, config: TableConfig) -> None:
+        """Delete the table, and create another one under its name."""
+        self.delete()
+        self.described = self.controller.tables.create(self.ref, config)
+
+    def fault(self, rule: Callable[[Direction, Message], Fault | None]) -> None:
+        """Let the rule decide about every request and reply of both stores."""
+        self.store.fault = self.other.fault = rule
+
+    def requests(self) -> list[UpdateTable]:
+        """The updates that arrived at the first store."""
+        return [each for each in self.store.requests if isinstance(each, UpdateTable)]
+
+
+@asynccontextmanager
+async def table_bench(config: TableConfig | None = None) -> AsyncIterator[TableBench]:
+    """An open client, and a table of four partitions without secondary keys."""
+    async with FakeSegmentStore() as store, FakeSegmentStore() as other:
+        controller = FakeController(store)
+        controller.scopes["shop"] = {}
+        described = controller.tables.create(table_ref(TABLE), config or TableConfig())
+        control = FakeControlPlane(controller)
+        client = Client(
+            control,
+            clock=SystemClock(),
+            ids=SeededIds(1),
+            rng=system_rng(),
+            connections=CONNECTION,
+        )
+        async with client:
+            yield TableBench(store, other, controller, control, client, described)
+
+
+def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
+    """Drop the connection instead of sending the next `count` answers to updates."""
+    left = count
+
+    def rule(at: Direction, message: Message) -> Fault | None:
+        nonlocal left
+        if at == "out" and isinstance(message, TableUpdated) and left:
+            left -= 1
+            return Fault.DROP
+        return None
+
+    return rule
