@@ -64,7 +64,7 @@ async def test_pages_neither_lose_nor_repeat_an_entry(limit: int, *, pairs: bool
         found: list[dict[str, Any]] = []
         token, pages = "", 0
         while token or not pages:
-            query = {"limit": limit, "page_token": token}
+            query: dict[str, str | int] = {"limit": limit, "page_token": token}
             page = (await g.http.get(ENTRIES, params=query)).json()
             assert len(page["entries"]) <= limit
             found += page["entries"]
@@ -107,7 +107,7 @@ async def test_a_scan_of_a_family_is_bounded_by_secondary_keys_and_continues() -
         for family in ("a", "shop", "z"):
             for key in FRUITS:
                 await put(g, family, key)
-        query = {"primary": "shop", "start": "b", "end": "fig", "limit": 2}
+        query: dict[str, str | int] = {"primary": "shop", "start": "b", "end": "fig", "limit": 2}
         pages = [(await g.http.get(ENTRIES, params=query)).json()]
         while token := pages[-1]["next_page_token"]:
             answer = await g.http.get(ENTRIES, params={**query, "page_token": token})
@@ -265,7 +265,7 @@ async def test_lines_of_any_json_are_put_under_the_key_in_a_field() -> None:
     async with gateway() as g:
         await make_table(g)
         lines = '{"id":"a","n":1}\n{"n":2, "id": 7}\n{"id":1.50}\n{"id":"ä"}'
-        query = {"key_field": "id", "ttl_ms": 9000}
+        query: dict[str, str | int] = {"key_field": "id", "ttl_ms": 9000}
         answer = await g.http.post(ENTRIES, content=lines.encode(), headers=NDJSON, params=query)
         found = {entry["key"]: entry["value"] for entry in await all_entries(g)}
         expiry = (await g.http.get(entry_path("a"))).headers["expires-ms"]
