@@ -19,6 +19,7 @@ from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, EventWriter, ReaderSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
+from bench.systems.anabranch_table import AnabranchTable
 from bench.systems.port import HttpTarget, Label, ReadingWay, SparkSource
 
 SCOPE = "bench"
@@ -204,6 +205,12 @@ class Anabranch:
         return self._cluster.endpoints_file
 
     @property
+    def data_dir(self) -> Path:
+        """Where the cluster's parts keep their data."""
+        assert self._cluster is not None, "the cluster does not run"
+        return self._cluster.data_dir
+
+    @property
     def client(self) -> Client:
         """Connected while the cluster runs."""
         assert self._client is not None, "the cluster does not run"
@@ -233,6 +240,15 @@ class Anabranch:
         async with self.named_stream(segments) as name, self.client.writer(name) as writer:
             flushes = not NOT_FLUSHING.items() <= self._environment.items()
             yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
+
+    @asynccontextmanager
+    async def table(self) -> AsyncIterator[AnabranchTable]:
+        """A fresh table with the configuration that tables have by default."""
+        name = f"{SCOPE}/t{next(self._numbers)}"
+        await self.client.tables.create(name)
+        async with self.client.table(name) as table:
+            yield AnabranchTable(table)
+        await self.client.tables.delete(name)
 
 
 class AnabranchApart:

@@ -136,7 +136,7 @@ class ContainerDriver:
         self._epoch += 1
         self._commits.clear()
         self.log = MemoryLog(self.frames, self._commits.append)
-        around = surroundings(
+        around = self.around = surroundings(
             self.time,
             self.cache,
             self.throttle,

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import nats.errors
@@ -22,7 +23,18 @@ from anabranch.common.contracts.reader_groups import (
     DeleteReaderGroup,
     ResetReaderGroup,
 )
-from anabranch.common.contracts.subjects import group_events, scope_events, stream_events
+from anabranch.common.contracts.subjects import (
+    group_events,
+    scope_events,
+    stream_events,
+    table_events,
+)
+from anabranch.common.contracts.tables import (
+    CreateTable,
+    DeleteTable,
+    SealTable,
+    UpdateTableConfig,
+)
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, transaction_segment
 from anabranch.common.model.reader_group import (
     GroupRef,
@@ -38,10 +50,13 @@ from anabranch.common.model.stream import (
     StreamState,
     fixed,
 )
+from anabranch.common.model.table import TableConfig, TableRef
+from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.stream import intents
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.registry import answer_query
+from kit.control_tables import is_of_table
 from kit.control_world import World
 from kit.own_reads import OwnReads
 from kit.rng import Random
@@ -147,6 +162,8 @@ class Caller:
             return commands.DeleteScope(**self._scoped(ref), recursive=recursive)
         if rng.random() < 0.12:
             return self._about_group(ref)
+        if rng.random() < 0.12:
+            return self._about_table(ref)
         if not stream.is_live and rng.random() < 0.8:
             return self._create(ref)
         if stream.status is StreamState.CREATING and rng.random() < 0.5:
@@ -244,6 +261,21 @@ class Caller:
             return ResetReaderGroup(**named, config=config)
         return CreateReaderGroup(**named, config=config)
 
+    def _about_table(self, ref: StreamRef) -> Command:
+        """Of the table that is called as the stream."""
+        rng, named = self._rng, {**self._scoped(ref), "table": ref.stream}
+        found = self._world.truth.get(table_events(TableRef(ref.scope, ref.stream)))
+        table = KvTable() if found is None else found.state
+        config = TableConfig(partition_count=rng.randrange(1, 4), ttl_ms=rng.randrange(3))
+        draw = rng.random()
+        if not table.is_live or draw < 0.1:
+            return CreateTable(**named, config=config)
+        meant = {**named, "incarnation": rng.choice((None, None, table.incarnation))}
+        if draw < 0.3:
+            present = table.config if table.config is not None else config
+            return UpdateTableConfig(**meant, config=replace(present, ttl_ms=rng.randrange(3)))
+        return (SealTable if draw < 0.6 else DeleteTable)(**meant)
+
     def _seal(self, ref: StreamRef, stream: Stream) -> Command:
         return commands.SealStream(**self._meant(ref, stream))
 
@@ -270,7 +302,9 @@ class Caller:
 
     def _write(self) -> None:
         known = self._world.segments.known
-        names = sorted(name for name in known if transaction_segment(name) is None)
+        names = sorted(
+            name for name in known if transaction_segment(name) is None and not is_of_table(name)
+        )
         for _ in range(2):
             if names:
                 self._world.segments.write(self._rng.choice(names), self._rng.randrange(1, 50))

@@ -21,10 +21,12 @@ from anabranch.common.contracts.reader_groups import (
     ResetReaderGroup,
 )
 from anabranch.common.contracts.subjects import stream_events
+from anabranch.common.contracts.tables import CreateTable, DeleteTable, SealTable
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import StreamRef, segment_id, stream_ref
 from anabranch.common.model.reader_group import GroupRetention, GroupStream, ReaderGroupConfig
 from anabranch.common.model.stream import SegmentOffset, fixed
+from anabranch.common.model.table import TableConfig
 from kit.control_callers import Caller
 from kit.control_world import World
 from kit.rng import seeded
@@ -127,6 +129,19 @@ _REGROUP = ResetReaderGroup(
     **_GROUP,
     config=ReaderGroupConfig((GroupStream(str(REF)),), retention=GroupRetention.MANUAL),
 )
+_TABLE: Mapping[str, Any] = {"scope": REF.scope, "table": "t"}
+
+
+def _table(number: int = 0) -> Command:
+    config = TableConfig(partition_count=3)
+    return CreateTable(command_id=f"table{number}", **_TABLE, config=config)
+
+
+def _drop(number: int = 0) -> Command:
+    return DeleteTable(command_id=f"drop{number}", **_TABLE)
+
+
+_FREEZE = SealTable(command_id="freeze", **_TABLE)
 _AGAIN = (_seal(8), _delete(8), _create(8))
 
 PLOTS: Mapping[str, Plot] = {
@@ -163,6 +178,15 @@ PLOTS: Mapping[str, Plot] = {
         (_close().model_copy(update={"recursive": True}),),
         (_scope(8), _create(8), _group(8)),
         is_long=True,
+    ),
+    "create table": Plot((_scope(),), (_table(),), (_drop(8), _table(8))),
+    "seal table": Plot((_scope(), _table()), (_FREEZE,), (_drop(8), _table(8))),
+    "delete table": Plot((_scope(), _table()), (_drop(),), (_table(8),)),
+    "delete table while it is created": Plot((_scope(),), (_table(), _drop()), (_table(8),)),
+    "delete scope with a table": Plot(
+        (_scope(), _table()),
+        (_close().model_copy(update={"recursive": True}),),
+        (_scope(8), _table(8)),
     ),
     "several at once": Plot(
         (_scope(), _create(), _SCALE), (_TRUNCATE, _UPDATE, _seal(1), _seal(2))

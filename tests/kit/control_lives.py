@@ -11,7 +11,9 @@ from anabranch.common.model.names import (
     segment_id,
     segment_name,
 )
+from anabranch.common.tier2.state import SegmentState
 from anabranch.controller.domain.stream.events import PlannedSegment
+from anabranch.segstore.domain.container.decide import Known
 
 CREATE, SCALE, TRUNCATE, SEAL, DELETE = "create", "scale", "truncate", "seal", "delete"
 COMMIT, UPDATE = "commit", "update"
@@ -140,3 +142,18 @@ def _duplicates(life: Life, names: Iterable[str], epoch: int) -> tuple[str, ...]
         life.planned[duplicate] = life.planned[name]
         made.append(duplicate)
     return tuple(made)
+
+
+def may_be_sealed(life: Life, name: str, before: Known) -> bool:
+    """Whether some work that the stream has accepted seals the segment now."""
+    if isinstance(before, SegmentState) and before.sealed:
+        return True
+    scale = life.works.get(SCALE)
+    if scale is not None and name in scale.sealed and scale.is_told:
+        return True
+    commit = life.works.get(COMMIT, Work([]))
+    if name in commit.created or (commit.is_told and name in life.epochs[-1]):
+        return True
+    return (
+        SEAL in life.works and life.is_drained and SCALE not in life.works and name in life.current
+    )

@@ -49,3 +49,32 @@ class Looks:
         for name in names:
             lives = isinstance(self._segments.get(name), SegmentState)
             self._require(not lives, f"{life.ref}: {name} is said to be deleted")
+
+    def rests(self, life: Life, open_scopes: Mapping[str, int]) -> None:
+        """In the end a stream is in a legal state, in a scope that is open."""
+        legal = ("active", "sealed", "deleted", "failed")
+        self._require(life.status in legal, f"{life.ref} is left in {life.status}")
+        self._require(not life.works, f"{life.ref} has not ended {sorted(life.works)}")
+        lives_in = open_scopes.get(life.ref.scope) == life.scope_incarnation
+        self._require(life.is_over or lives_in, f"{life.ref} lives in a dead scope")
+        for name in life.planned:
+            self._segment_rests(life, name)
+
+    def _segment_rests(self, life: Life, name: str) -> None:
+        """In the end a segment is as the state of its stream says."""
+        known = self._segments.get(name)
+        if life.status == "failed":
+            self._require(not isinstance(known, SegmentState), f"{name} was left over")
+            return
+        if name in life.gone:
+            self._require(not isinstance(known, SegmentState), f"{name} should be deleted")
+            return
+        if not isinstance(known, SegmentState):
+            self._require(False, f"{name} is missing")
+            return
+        sealed = life.status == "sealed" or name not in life.current
+        self._require(known.sealed == sealed, f"{name}: sealed is {known.sealed}")
+        right = known.start == max(0, life.starts.get(name, 0))
+        self._require(right, f"{name} begins at {known.start}")
+        if name in life.sizes:
+            self._require(known.length == life.sizes[name], f"{name} grew after it was sealed")

@@ -9,8 +9,8 @@ which they happened, keeps a small model of its own, and notes what contradicts 
 * a command is accepted once, and whoever joins wants the same as those he joins;
 * which operations run is what the aggregate's own state says after every event;
 * a stream joins only a scope that is not deleted, and no scope is deleted around a joined stream;
-* what is said of reader groups is as `control_groups` says, and of transactions as
-  `transaction_referee` says.
+* what is said of reader groups is as `control_groups` says, of key-value tables as
+  `control_tables` says, and of transactions as `transaction_referee` says.
 
 `at_rest` looks at the end: every stream in one legal state, every segment as that state says.
 """
@@ -35,7 +35,6 @@ from anabranch.common.model.names import (
 )
 from anabranch.common.model.stream import StreamConfig
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.tier2.state import SegmentState
 from anabranch.controller.domain.scope import state as scope_events
 from anabranch.controller.domain.scope.state import ScopeEvent
 from anabranch.controller.domain.stream import events
@@ -61,12 +60,14 @@ from kit.control_lives import (
     Work,
     bounds_of,
     gone_before,
+    may_be_sealed,
     name_in,
     next_epoch,
     plan_roll,
     roll,
 )
 from kit.control_looks import Looks
+from kit.control_tables import TableReferee, is_of_table
 from kit.sim_segments import ControlOperation, SimSegments
 from kit.transaction_referee import TransactionReferee
 from kit.watermark_segments import WatermarkSegments, is_of_watermarks
@@ -95,13 +96,15 @@ class Referee:
         self.accepted: set[str] = set()
         self._made: set[str] = set()
         self.groups = GroupReferee(self._require, self._accept, self._present)
+        self.tables = TableReferee(self._require, self._accept, self._lives_in, self._segments)
         self.transactions = TransactionReferee(self._require, self._lives, segments, clock)
         self._watermarks = WatermarkSegments(self._require, self._lives, self._segments)
 
     # --- what is stored -------------------------------------------------------------------------
 
-    def scope_event(self, name: str, event: ScopeEvent) -> None:
+    def scope_event(self, subject: str, event: ScopeEvent) -> None:
         """A scope's event was stored."""
+        name = subject.split(".")[4]
         scope = self._scopes.setdefault(name, Name())
         match event:
             case scope_events.ScopeCreated():
@@ -121,6 +124,7 @@ class Referee:
                     str(life.ref) for life in self._living(name, scope.incarnation) if life.joined
                 ]
                 inside += self.groups.inside(name, scope.incarnation)
+                inside += self.tables.inside(name, scope.incarnation)
                 self._require(not inside, f"scope {name} is deleted around {inside}")
 
     def stream_event(self, subject: str, event: StreamEvent) -> None:
@@ -132,11 +136,8 @@ class Referee:
         self.transactions.stream_event(life, event)
         match event:
             case events.StreamJoinedScope():
-                scope = self._scopes.get(life.ref.scope, Name())
-                open_to_it = (scope.incarnation, scope.status != "deleted")
-                self._require(
-                    open_to_it == (life.scope_incarnation, True), f"{life.ref} joined a dead scope"
-                )
+                open_to_it = self._lives_in(life.ref.scope, life.scope_incarnation)
+                self._require(open_to_it, f"{life.ref} joined a dead scope")
                 life.joined = True
             case events.StreamUpdating() | events.StreamUpdateApplied() | events.StreamScaling():
                 self._reshaping(life, event)
@@ -347,6 +348,9 @@ class Referee:
         if is_of_watermarks(name):
             self._watermarks.performed(operation)
             return
+        if is_of_table(name):
+            self.tables.performed(operation, before)
+            return
         life = self._owners.get(name)
         if life is None:
             self.wrong.append(f"{name} is touched, and was never planned")
@@ -357,7 +361,7 @@ class Referee:
                 self._require(not life.is_over, f"{name} is made after its stream's end")
                 self._made.add(name)
             case SealOperation():
-                self._require(self._may_be_sealed(life, name, before), f"{name} is sealed too soon")
+                self._require(may_be_sealed(life, name, before), f"{name} is sealed too soon")
             case DeleteOperation():
                 truncation = life.works.get(TRUNCATE, Work([]))
                 due = (
@@ -378,82 +382,47 @@ class Referee:
                 allowed = operation.offset in (wanted, past)
                 self._require(allowed, f"{name} is truncated where nobody asked")
 
-    def _may_be_sealed(self, life: Life, name: str, before: Known) -> bool:
-        if isinstance(before, SegmentState) and before.sealed:
-            return True
-        scale = life.works.get(SCALE)
-        if scale is not None and name in scale.sealed and scale.is_told:
-            return True
-        commit = life.works.get(COMMIT, Work([]))
-        if name in commit.created or (commit.is_told and name in life.epochs[-1]):
-            return True
-        return (
-            SEAL in life.works
-            and life.is_drained
-            and SCALE not in life.works
-            and name in life.current
-        )
-
     # --- what must be so in the end -------------------------------------------------------------
 
     def running(self, subject: str) -> set[str]:
-        """The commands that a stream has accepted and not yet ended."""
+        """The commands that a stream, group or table has accepted and not yet ended."""
         lives = self._lives.get(subject, ())
-        return self.groups.running(subject) | {
-            command for life in lives for work in life.works.values() for command in work.commands
-        }
+        return (
+            self.groups.running(subject)
+            | self.tables.running(subject)
+            | {
+                command
+                for life in lives
+                for work in life.works.values()
+                for command in work.commands
+            }
+        )
 
     def at_rest(self) -> None:
         """Note everything that is not as it must be when nothing is left to do."""
         for name, scope in self._scopes.items():
             self._require(scope.status in ("active", "deleted"), f"scope {name} is {scope.status}")
-        present = []
+        scopes, present = self._scopes.items(), []
+        open_scopes = {name: s.incarnation for name, s in scopes if s.status == "active"}
         for lives in self._lives.values():
             present.append(lives[-1])
             for life in lives:
-                self._rests(life)
-        scopes = self._scopes.items()
-        open_scopes = {name: s.incarnation for name, s in scopes if s.status == "active"}
+                self._look.rests(life, open_scopes)
         self.groups.at_rest(present, open_scopes)
+        self.tables.at_rest(open_scopes)
         self.transactions.at_rest()
         self._watermarks.at_rest()
         for name in self._segments:
-            if is_of_watermarks(name):
+            if is_of_watermarks(name) or is_of_table(name):
                 continue
             self._require(_parent(name) in self._owners, f"{name} belongs to nobody")
 
-    def _rests(self, life: Life) -> None:
-        legal = ("active", "sealed", "deleted", "failed")
-        self._require(life.status in legal, f"{life.ref} is left in {life.status}")
-        self._require(not life.works, f"{life.ref} has not ended {sorted(life.works)}")
-        if not life.is_over:
-            scope = self._scopes.get(life.ref.scope, Name())
-            lives_in = (scope.incarnation, scope.status)
-            self._require(
-                lives_in == (life.scope_incarnation, "active"), f"{life.ref} lives in a dead scope"
-            )
-        for name in life.planned:
-            self._segment_rests(life, name)
-
-    def _segment_rests(self, life: Life, name: str) -> None:
-        known = self._segments.get(name)
-        if life.status == "failed":
-            self._require(not isinstance(known, SegmentState), f"{name} was left over")
-            return
-        if name in life.gone:
-            self._require(not isinstance(known, SegmentState), f"{name} should be deleted")
-            return
-        if not isinstance(known, SegmentState):
-            self.wrong.append(f"{name} is missing")
-            return
-        sealed = life.status == "sealed" or name not in life.current
-        self._require(known.sealed == sealed, f"{name}: sealed is {known.sealed}")
-        right = known.start == max(0, life.starts.get(name, 0))
-        self._require(right, f"{name} begins at {known.start}")
-        if name in life.sizes:
-            self._require(known.length == life.sizes[name], f"{name} grew after it was sealed")
-
     # --- looking --------------------------------------------------------------------------------
+
+    def _lives_in(self, name: str, incarnation: int) -> bool:
+        """Whether that life of a scope is not over."""
+        scope = self._scopes.get(name, Name())
+        return scope.incarnation == incarnation and scope.status != "deleted"
 
     def _living(self, scope: str, incarnation: int) -> Iterable[Life]:
         for lives in self._lives.values():

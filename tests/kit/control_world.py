@@ -9,8 +9,8 @@ transactions: controllers answer what is asked about them, and end those that no
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from anabranch.common.contracts.commands import (
     COMMANDS,
@@ -22,26 +22,31 @@ from anabranch.common.errors import Corrupt
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.message import KIND_EVENTS, decode_message
 from anabranch.common.eventsourcing.ports import EventMessage
-from anabranch.common.eventsourcing.repository import Loaded, Repository
+from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, SeededIds
 from anabranch.common.workflow.containment import Contained
 from anabranch.controller.domain.application import APPLICATION
-from anabranch.controller.domain.reader_group.invariants import GROUP
-from anabranch.controller.domain.reader_group.state import ReaderGroup
-from anabranch.controller.domain.reader_group.state import next_step as group_next_step
-from anabranch.controller.domain.scope.state import SCOPE, Scope
-from anabranch.controller.domain.scope.state import next_step as scope_next_step
-from anabranch.controller.domain.stream.invariants import STREAM
+from anabranch.controller.domain.kinds import (
+    APPLICATIONS,
+    GROUPS,
+    SCOPES,
+    STREAMS,
+    TABLES,
+    TRANSACTIONS,
+    Kind,
+    kind_of,
+    nothing_seen,
+)
 from anabranch.controller.domain.stream.state import Stream
-from anabranch.controller.domain.stream.state import next_step as stream_next_step
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.ports import SegmentStores
 from anabranch.controller.projections.mirror import Known
 from anabranch.controller.projections.watermark_log import WatermarkLog
 from anabranch.controller.workflows.observed import Observer
+from anabranch.controller.workflows.repositories import Repositories
 from kit.control_referee import Referee
 from kit.fake_timers import InMemoryTimers
 from kit.fake_writer_times import InMemoryWriterTimes, SeenTimes
@@ -101,11 +106,13 @@ class World:
         """The deliveries that some controller has taken, by the command's id."""
         self.queued: set[str] = set()
         """Ids of the commands that the queue has taken."""
-        nothing, ids = InMemoryEventStore(), SeededIds(0)
-        self._scopes = Repository(nothing, SCOPE, ids)
-        self._streams = Repository(nothing, STREAM, ids)
-        self._groups = Repository(nothing, GROUP, ids)
-        self._transactions = Repository(nothing, TRANSACTION, ids)
+        self._repositories = Repositories(InMemoryEventStore(), SeededIds(0))
+        self._judged: Mapping[str, Callable[[str, Any], None]] = {
+            SCOPES.name: self.referee.scope_event,
+            STREAMS.name: self.referee.stream_event,
+            GROUPS.name: self.referee.groups.event,
+            TABLES.name: self.referee.tables.event,
+        }
         self._numbers = 0
 
     def new_controller(self, group: asyncio.TaskGroup) -> SimController:
@@ -142,41 +149,36 @@ class World:
         self.queued.add(COMMANDS.validate_json(body).command_id)
 
     def _on_stored(self, _shard: int, sequence: int, stored: Stored) -> None:
-        subject, kind = stored.subject, stored.subject.split(".")[3]
-        message = decode_message(subject, sequence, stored.headers, stored.body)
+        subject = stored.subject
+        message, kind = (
+            decode_message(subject, sequence, stored.headers, stored.body),
+            kind_of(subject),
+        )
         try:
-            if kind == "scope":
-                scope = cast(Loaded[Scope], self.truth.get(subject) or Loaded(subject, Scope()))
-                self.truth[subject] = self._scopes.fold(scope, message)
-                if message.kind == KIND_EVENTS:
-                    for event in SCOPE.events.validate_json(message.body):
-                        self.referee.scope_event(subject.split(".")[4], event)
-            elif kind == "stream":
-                stream = cast(Loaded[Stream], self.truth.get(subject) or Loaded(subject, Stream()))
-                self.truth[subject] = self._streams.fold(stream, message)
-                if message.kind == KIND_EVENTS:
-                    for change in STREAM.events.validate_json(message.body):
-                        self.referee.stream_event(subject, change)
-                self._compare_running(subject)
-            elif kind == "rg":
-                group = self.truth.get(subject) or Loaded(subject, ReaderGroup())
-                self.truth[subject] = self._groups.fold(cast(Loaded[ReaderGroup], group), message)
-                if message.kind == KIND_EVENTS:
-                    for happened in GROUP.events.validate_json(message.body):
-                        self.referee.groups.event(subject, happened)
-                self._compare_running(subject)
-            elif kind in ("txn", "txnkey"):
+            if kind is TRANSACTIONS or kind is APPLICATIONS:
                 self._on_transaction(message)
+            elif kind is not None:
+                self._on_aggregate(kind, message)
             self._note_ends(subject)
         except (AssertionError, Corrupt) as error:
             self.wrong.append(f"{subject} has been broken by its message {sequence}: {error!r}")
+
+    def _on_aggregate(self, kind: Kind[Any, Any], message: EventMessage) -> None:
+        subject, aggregate = message.subject, kind.aggregate
+        known = self.truth.get(subject) or Loaded(subject, aggregate.initial)
+        self.truth[subject] = self._repositories[kind].fold(known, message)
+        if message.kind == KIND_EVENTS:
+            for event in aggregate.events.validate_json(message.body):
+                self._judged[kind.name](subject, event)
+        if kind is not SCOPES:
+            self._compare_running(subject)
 
     def _on_transaction(self, message: EventMessage) -> None:
         subject, referee = message.subject, self.referee.transactions
         is_change = message.kind == KIND_EVENTS
         if subject.split(".")[3] == "txn":
             known = self.transactions.get(subject) or Loaded(subject, Transaction())
-            self.transactions[subject] = self._transactions.fold(known, message)
+            self.transactions[subject] = self._repositories[TRANSACTIONS].fold(known, message)
             for event in TRANSACTION.events.validate_json(message.body) if is_change else ():
                 referee.stored(subject, message.sequence, event)
             return
@@ -208,7 +210,7 @@ class World:
         """Nothing waits, and nothing is left to do."""
         return (
             self.server.queue.is_empty
-            and not any(_has_work(loaded.state) for loaded in self.truth.values())
+            and not any(map(_has_work, self.truth.values()))
             and all(loaded.state.has_ended for loaded in self.transactions.values())
             and not any(any(one.mirror.transactions.all()) for one in self.controllers)
         )
@@ -279,11 +281,6 @@ class World:
                 self.wrong.append(f"{who} is wrong about {subject}")
 
 
-def _has_work(state: Scope | Stream | ReaderGroup) -> bool:
-    match state:
-        case Scope():
-            return scope_next_step(state) is not None
-        case Stream():
-            return stream_next_step(state) is not None
-        case ReaderGroup():
-            return group_next_step(state) is not None
+def _has_work(loaded: Known) -> bool:
+    kind = kind_of(loaded.subject)
+    return kind is not None and kind.next_step(loaded.state, nothing_seen) is not None

@@ -15,8 +15,6 @@ from anabranch.segstore.shell.memory.catch_up import CatchUp
 from anabranch.segstore.shell.memory.granule import Bytes
 from anabranch.segstore.shell.memory.outgoing import SIZE_BYTES_MAX, Outgoing
 from anabranch.segstore.shell.memory.read_ahead import ReadAhead
-from anabranch.segstore.shell.node.store import OpenContainer
-from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT
 from kit.store_parts import a_store
 from kit.tiered_driver import InterruptedStorage, TieredDriver
@@ -124,8 +122,7 @@ class DeskDriver(TieredDriver):
         self.catch_up = CatchUp(ahead, outgoing=Outgoing(unsent_max))
         self.store = a_store(1, self.catch_up)
         self.store.assign(0)
-        collector = Collector(self.container, self.tier_two, self.time, self.flusher.hurry)
-        self.store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
+        self.store.opened(self.opened(self.catch_up))
         self.frames_read: list[LogAddress] = []
         self.order: list[Desk] = []
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,14 +1,15 @@
 """The fake controller's key-value tables: the real decisions, with all work done at once.
 
-A partition is a `FakeTable` in the fake store, under its real name.
+A partition is a segment of the fake store, under its real name.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.common.contracts import tables as kvt
+from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import TableNotFound
-from anabranch.common.model.table import TableConfig, TableRef, table_ref
+from anabranch.common.model.table import TableRef, TableState, table_ref
 from anabranch.controller.domain.kv_table import decide as table_decide
 from anabranch.controller.domain.kv_table import events
 from anabranch.controller.domain.kv_table.answers import described
@@ -17,7 +18,7 @@ from anabranch.controller.domain.kv_table.events import TableEvent
 from anabranch.controller.domain.kv_table.invariants import TABLE
 from anabranch.controller.domain.kv_table.state import KvTable, TableStep, next_step
 from kit.fake_segstore import FakeSegmentStore
-from kit.fake_table_segment import FakeTable
+from kit.fake_table_segments import FakeTable
 
 QUERIES = {name: asked.query for name, asked in kvt.QUERIES.items()}
 
@@ -30,8 +31,7 @@ class FakeTables:
     now_ms: Callable[[], int]
     tables: dict[TableRef, KvTable] = field(default_factory=dict)
     revision: int = 0
-    segment_count: int = 0
-    """The table segments ever created; each has another number."""
+    _created: int = 9
 
     def perform(self, command: TableCommand) -> None:
         """Decide the command in a scope that is open, and work until the table rests."""
@@ -49,14 +49,18 @@ class FakeTables:
             case TableStep.JOIN_SCOPE:
                 return events.TableJoinedScope()
             case TableStep.CREATE_PARTITIONS:
-                self._for_each(table, self._create_segment)
+                self._for_each(table, self._create)
                 return events.TableCreated()
             case TableStep.SEAL_PARTITIONS:
-                self._for_each(table, _seal_segment)
+                self._for_each(table, lambda store, name: store.seal(name))
                 return events.TableSealed()
             case TableStep.DELETE_PARTITIONS:
-                self._for_each(table, _delete_segment)
+                self._for_each(table, lambda store, name: store.delete(name))
                 return events.TableDeleted()
+
+    def _create(self, store: FakeSegmentStore, name: str) -> None:
+        self._created += 1
+        store.segments.setdefault(name, FakeTable(number=self._created))
 
     def _for_each(self, table: KvTable, change: Callable[[FakeSegmentStore, str], object]) -> None:
         store = self.store()
@@ -64,37 +68,14 @@ class FakeTables:
             for name in table.all_names():
                 change(store, name)
 
-    def _create_segment(self, store: FakeSegmentStore, name: str) -> None:
-        self.segment_count += 1
-        store.segments.setdefault(name, FakeTable(number=self.segment_count))
-
-    def create(self, table: TableRef, config: TableConfig) -> kvt.TableDescription:
-        """Create the table; one of the same name is deleted first."""
-        if table in self.tables and self.tables[table].is_live:
-            self.delete(table)
-        scope, name = table.scope, table.table
-        self.perform(
-            kvt.CreateTable(command_id=self._new_id(), scope=scope, table=name, config=config)
-        )
-        return self.describe(kvt.DescribeKeyValueTable(scope=scope, table=name))
-
-    def seal(self, table: TableRef) -> None:
-        """Seal the table with its segments."""
-        scope, name = table.scope, table.table
-        self.perform(kvt.SealTable(command_id=self._new_id(), scope=scope, table=name))
-
-    def delete(self, table: TableRef) -> None:
-        """Delete the table with its segments."""
-        scope, name = table.scope, table.table
-        self.perform(kvt.DeleteTable(command_id=self._new_id(), scope=scope, table=name))
-
-    def _new_id(self) -> str:
-        return f"fake-{self.revision}"
-
     def forget(self, scope: str) -> None:
         """Delete all tables of a scope, with their segments."""
         for name in self.names(scope):
-            self.delete(table_ref(f"{scope}/{name}"))
+            self.perform(kvt.DeleteTable(command_id=f"gone-{name}", scope=scope, table=name))
+
+    def change(self, table: TableRef, state: TableState) -> None:
+        """Let the table be in another state, as if its work had stopped there."""
+        self.tables[table] = replace(self.tables[table], status=state)
 
     # --- queries --------------------------------------------------------------------------
 
@@ -104,21 +85,9 @@ class FakeTables:
             ref.table for ref, table in self.tables.items() if ref.scope == scope and table.is_live
         )
 
-    def describe(self, query: kvt.DescribeKeyValueTable) -> kvt.TableDescription:
+    def describe(self, query: kvt.DescribeKeyValueTable) -> Contract:
         """The table. Raises TableNotFound."""
         table = self.tables.get(table_ref(f"{query.scope}/{query.table}"))
         if table is None or not table.is_live:
             raise TableNotFound("no such key-value table", table=f"{query.scope}/{query.table}")
         return described(table)
-
-
-def _seal_segment(store: FakeSegmentStore, name: str) -> None:
-    """Seal a segment, which may be on another store."""
-    if name in store.segments:
-        store.seal(name)
-
-
-def _delete_segment(store: FakeSegmentStore, name: str) -> None:
-    """Delete a segment, which may be on another store."""
-    if name in store.segments:
-        store.delete(name)

@@ -29,6 +29,7 @@ from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.store_parts import a_store, a_throttle, surroundings
+from kit.table_parts import table_parts
 
 NODE = "node-1"
 
@@ -90,7 +91,7 @@ async def live_store(
     new_keeper = partial(
         ContainerKeeper,
         store=store, tiers=tiers, around=around, limits=FlushLimits(),
-        store_failed=failures.append,
+        tables=table_parts(catch_up), store_failed=failures.append,
     )  # fmt: skip
     assignments = Assignments(
         objects=world.placements,

@@ -40,7 +40,7 @@ from anabranch.controller.domain.stream.events import (
     StreamIntentJoined,
     StreamJoinedScope,
 )
-from anabranch.controller.domain.stream.state import Stream, StreamStep
+from anabranch.controller.domain.stream.state import Stream, StreamStep, TransactionsSeen
 from anabranch.controller.handlers import commands as command_handlers
 from anabranch.controller.handlers import registry as query_handlers
 from anabranch.controller.handlers.queries import operations as operation_queries
@@ -360,8 +360,8 @@ def seal_overtakes() -> AbstractContextManager[object]:
     """The last intent accepted is performed first."""
     real = stream_state.next_step
 
-    def next_step(stream: Stream) -> StreamStep | None:
-        return real(replace(stream, intents=intents_reversed(stream)))
+    def next_step(stream: Stream, seen: TransactionsSeen) -> StreamStep | None:
+        return real(replace(stream, intents=intents_reversed(stream)), seen)
 
     return patch.multiple("anabranch.controller.domain.kinds", stream_next_step=next_step)
 

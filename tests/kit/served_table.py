@@ -40,7 +40,7 @@ from anabranch.common.wire.table import (
     parse_table_block,
 )
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
-from kit.fake_table_segment import FakeTable
+from kit.fake_table_segments import FakeTable
 
 M = TypeVar("M", bound=Message)
 

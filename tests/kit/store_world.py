@@ -46,11 +46,12 @@ from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.container.tracing import Commits
 from anabranch.segstore.shell.memory.cache import Cache
-from anabranch.segstore.shell.memory.catch_up import new_catch_up
+from anabranch.segstore.shell.memory.catch_up import CatchUp, new_catch_up
 from anabranch.segstore.shell.memory.granule import Bytes
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
 from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.tables.parts import TableParts
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
@@ -60,6 +61,7 @@ from kit.history import History, HistoryViolation, make_event
 from kit.rng import Random
 from kit.simdisk import Crashed, SimDisk, Survival
 from kit.store_parts import a_store, surroundings
+from kit.table_parts import table_parts
 from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all, close_unbegun
 
 NODE = "node-1"
@@ -117,6 +119,18 @@ class World:
             journal=self.journal_bytes_max,
         )
 
+    def new_loop(self) -> VirtualTimeLoop:
+        """The event loop of a life."""
+        return VirtualTimeLoop()
+
+    def clock(self, loop: VirtualTimeLoop) -> VirtualClock:
+        """The clock of a life."""
+        return VirtualClock(loop)
+
+    def table_parts(self, catch_up: CatchUp, _clock: VirtualClock) -> TableParts:
+        """What the tables of a life share."""
+        return table_parts(catch_up)
+
     async def place_containers(self) -> None:
         """Assign all containers to the one node; done before is fine."""
         for container in range(self.container_count):
@@ -129,7 +143,7 @@ class World:
         """One life; False if it ended in a crash. Anything but a crash is raised."""
         self.journal_disk.share_machine(self.tier_disk)
         self.lives += 1
-        loop = VirtualTimeLoop()
+        loop = self.new_loop()
         life = Life(self, loop)
         try:
             return loop.run_until_complete(life.run(script))
@@ -180,11 +194,12 @@ class Life:
     def __init__(self, world: World, loop: VirtualTimeLoop) -> None:
         self.world = world
         self.loop = loop
-        self.clock = VirtualClock(loop)
+        self.clock = world.clock(loop)
         self.ids = SeededIds(world.lives)
         self._cache = Cache(world.cache_bytes)
         catch_up = new_catch_up(self._cache, self.clock, self._call_later)
         self.store = a_store(world.container_count, catch_up)
+        self._tables = world.table_parts(catch_up, self.clock)
         self.failure: AnabranchError | None = None
         self.keepers: list[ContainerKeeper] = []
         self.commits = Commits(uncounted(), self.clock, lambda: self.clock.now_ms() * 1_000_000)
@@ -271,6 +286,7 @@ class Life:
                 tiers=tiers,
                 around=around,
                 limits=limits,
+                tables=self._tables,
                 store_failed=self._store_failed,
             )
             for container in range(self.world.container_count)

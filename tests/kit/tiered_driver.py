@@ -17,7 +17,7 @@ from anabranch.common.wire.messages import (
     Request,
     TruncateSegment,
 )
-from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN
+from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, InIndex
 from anabranch.segstore.ports import CatalogEntry, LogAddress, TierTwo
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.pauses import drawn_from
@@ -27,17 +27,19 @@ from anabranch.segstore.shell.container.reader import (
 )
 from anabranch.segstore.shell.container.replies import Deliver
 from anabranch.segstore.shell.container.tiered_boundaries import look_up
-from anabranch.segstore.shell.memory.catch_up import new_catch_up
+from anabranch.segstore.shell.memory.catch_up import CatchUp, new_catch_up
 from anabranch.segstore.shell.memory.granule import Granule
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.node.leftovers import end_leftovers
 from anabranch.segstore.shell.node.store import OpenContainer, Store
+from anabranch.segstore.shell.tables.serving import TableLoops
 from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
 from kit.rng import seeded
 from kit.store_parts import a_store, a_throttle
+from kit.table_parts import table_parts
 
 
 async def read_through(
@@ -66,6 +68,7 @@ def ask_through(
     """One request without a desk around it, wherever the boundaries that it depends on are."""
     place = container.ask(request, deliver)
     if place is not None:
+        assert not isinstance(place, InIndex), "the driver has no tables"
         given = wait(look_up(tier_two, place, NOTHING_GIVEN))
         assert container.ask(request, deliver, given) is None
 
@@ -230,9 +233,15 @@ class TieredDriver(ContainerDriver):
     def new_store(self) -> Store:
         """A store that serves this container alone."""
         store = a_store(1, new_catch_up(self.cache, self.time, self.time.call_later))
-        collector = Collector(self.container, self.tier_two, self.time, self.flusher.hurry)
-        store.opened(OpenContainer(self.container, self.tier_two, self.flusher, collector))
+        store.opened(self.opened(store.catch_up))
         return store
+
+    def opened(self, catch_up: CatchUp | None = None) -> OpenContainer:
+        """The container with its loops, none of which runs."""
+        shared = catch_up or new_catch_up(self.cache, self.time, self.time.call_later)
+        collector = Collector(self.container, self.tier_two, self.time, self.flusher.hurry)
+        loops = TableLoops(self.container, self.tier_two, self.around, table_parts(shared))
+        return OpenContainer(self.container, self.tier_two, self.flusher, collector, loops)
 
     def finish(self) -> None:
         self.runner.close()

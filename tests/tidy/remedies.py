@@ -17,8 +17,8 @@ EXAMPLES: dict[str, str] = {
     "application": "billing", "container": "3", "group": "demo/readers", "lower": "7",
     "name": "before-upgrade", "operation": "op-1", "package": "pyarrow", "part": "p1",
     "path": "/v1/scopes", "pid": "17", "reader": "worker-1", "scope": "demo",
-    "segment": "demo/one/0.#epoch.0", "stream": "demo/one", "transaction": "0" * 32,
-    "version": "1",
+    "segment": "demo/one/0.#epoch.0", "stream": "demo/one", "table": "demo/latest",
+    "transaction": "0" * 32, "version": "1",
 }  # fmt: skip
 _OTHER = "1"
 _GATEWAY = "services/gateway/"

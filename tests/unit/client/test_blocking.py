@@ -81,7 +81,7 @@ def test_errors_are_the_same_and_their_tracebacks_begin_at_the_caller() -> None:
             bench.client.writer("plant/missing").__enter__()
         frames = traceback.extract_tb(found.value.__traceback__)
         assert frames[0].name == inspect.stack()[0].function
-        assert frames[-1].filename.endswith("fake_controller.py")
+        assert frames[-1].filename.endswith("fake_control_plane.py")
         assert not any(frame.name in ("outcome_of", "begin") for frame in frames)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.gateway.settings import Settings
 from kit.client_bench import until
-from kit.fake_table_segment import FakeTable
+from kit.fake_table_segments import FakeTable
 from kit.gateway_bench import gateway, problem
 from kit.streamed import Streamed, streamed
 from kit.table_paths import ENTRIES, TABLE, entry_path, make_table, put

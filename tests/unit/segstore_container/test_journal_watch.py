@@ -17,8 +17,6 @@ from anabranch.segstore.shell.node.journal_watch import (
     TRY_AGAIN_S_MAX,
     JournalWatch,
 )
-from anabranch.segstore.shell.node.store import OpenContainer
-from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT, ManualTime
 from kit.store_parts import a_store, a_throttle
 from kit.tiered_driver import TieredDriver
@@ -60,8 +58,7 @@ class Bench:
         driver = self.driver
         self.commits = Commits(uncounted(), self.time, lambda: 0)
         store = a_store(4, new_catch_up(driver.cache, self.time, self.time.call_later))
-        collector = Collector(driver.container, driver.tier_two, self.time, driver.flusher.hurry)
-        store.opened(OpenContainer(driver.container, driver.tier_two, driver.flusher, collector))
+        store.opened(driver.opened())
         self.watch = JournalWatch(
             self.log,
             store,

@@ -12,6 +12,7 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryLog
 from anabranch.segstore.shell.memory.cache import Cache
+from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node.lifecycle import Tiers, open_container
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
@@ -19,6 +20,7 @@ from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.container_driver import LOG_ID
 from kit.live_store import NODE, call_later
 from kit.store_parts import a_throttle, surroundings
+from kit.table_parts import table_parts
 from kit.tiered_driver import TieredDriver
 
 
@@ -37,7 +39,8 @@ class Opening:
     async def run(self, clock: Clock) -> None:
         around = surroundings(clock, self.cache, self.throttle, call_later)
         placement = Placement(0, (NODE,), container_epoch=2, log_id=LOG_ID)
-        await open_container(placement, self._tiers, around, FlushLimits())
+        tables = table_parts(new_catch_up(self.cache, clock, call_later))
+        await open_container(placement, self._tiers, around, FlushLimits(), tables)
 
     def check_nothing_is_held(self) -> None:
         assert (self.cache.used, self.throttle.untiered, self.throttle.pending) == (0, 0, 0)

@@ -12,7 +12,6 @@ from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node import load
 from anabranch.segstore.shell.node.load import LoadReporter
 from anabranch.segstore.shell.node.store import OpenContainer
-from anabranch.segstore.shell.tiering.collector import Collector
 from kit.container_driver import SEGMENT
 from kit.store_parts import a_store
 from kit.tiered_driver import TieredDriver
@@ -26,8 +25,7 @@ class Reported:
     def __init__(self, driver: TieredDriver) -> None:
         self.driver = driver
         self.store = a_store(1, new_catch_up(driver.cache, driver.time, driver.time.call_later))
-        collector = Collector(driver.container, driver.tier_two, driver.time, driver.flusher.hurry)
-        self.opened = OpenContainer(driver.container, driver.tier_two, driver.flusher, collector)
+        self.opened = driver.opened()
         self.store.opened(self.opened)
         self.reports: list[LoadReport] = []
         self.fails: set[int] = set()

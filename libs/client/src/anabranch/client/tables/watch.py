@@ -29,7 +29,13 @@ from anabranch.client.tables.tail import (
     compacted,
 )
 from anabranch.common.contracts.tables import TableDescription
-from anabranch.common.errors import AnabranchError, Closed, InvalidPosition, InvalidRequest
+from anabranch.common.errors import (
+    AnabranchError,
+    Closed,
+    InvalidPosition,
+    InvalidRequest,
+    Remedy,
+)
 from anabranch.common.workflow.bounded import for_each
 
 WatchStart = TablePosition | str | None
@@ -156,6 +162,7 @@ class Watch(Generic[K, V]):
                 PartitionTail(
                     partition, described, place, parts=self._parts, arrivals=self._arrivals,
                     size_max=max(READ_SIZE_BYTES_MIN, min(share, READ_SIZE_BYTES_MAX)),
+                    is_given=isinstance(self._start, TablePosition),
                 )
             )  # fmt: skip
 
@@ -188,7 +195,10 @@ class Watch(Generic[K, V]):
             return TablePosition(table, described.incarnation, self._places, self._moved)
         if isinstance(self._start, TablePosition):
             return self._start
-        raise InvalidRequest("the watch has not begun", remedy="enter it with `async with`")
+        raise InvalidRequest(
+            "the watch has not begun",
+            remedy=Remedy(api="enter the watch with an async with block"),
+        )
 
     def __aiter__(self) -> Self:
         return self

@@ -203,6 +203,6 @@ def _check_size(part: str, size: int, fixed: int | None, size_min: int) -> None:
     if size < size_min or (fixed is not None and size != fixed):
         raise InvalidKey(
             f"the {part} key has a wrong size",
-            remedy="`anabranch table describe` shows the sizes of the table's keys",
+            remedy="`anabranch table describe SCOPE/TABLE` shows the sizes of the table's keys",
             size=size, expected=fixed,
         )  # fmt: skip

@@ -64,6 +64,8 @@ _FORMS = tuple(bytes((form,)) for form in range(5))
 _PUT_FORM, _REMOVE_FORM = _FORMS[PUT], _FORMS[REMOVE]
 _PUT_FOR = struct.Struct("<BQ")
 _COPY = struct.Struct("<BQq")
+COPY_OVERHEAD_BYTES = _COPY.size + 6
+"""Of a copy in a block, beyond its key and value: with the sizes of both."""
 _REFUSAL = struct.Struct("<HHq")
 _COUNT = struct.Struct("<I")
 _TIMESTAMP_AT = HEADER_SIZE_BYTES - 16
@@ -254,7 +256,7 @@ def _mortal(payload: bytes, time_ms: int) -> tuple[bytes | None, int]:
             return None, 0
         case 2:
             _, ttl_ms = _PUT_FOR.unpack_from(payload)
-            if ttl_ms > TTL_MS_MAX or time_ms + ttl_ms >= _NUMBER_LIMIT:
+            if not 0 < ttl_ms <= TTL_MS_MAX or time_ms + ttl_ms >= _NUMBER_LIMIT:
                 raise MalformedBlock("a time to live is out of range", ttl_ms=ttl_ms)
             return payload[_PUT_FOR.size :], time_ms + ttl_ms
         case form:

@@ -18,10 +18,10 @@ from anabranch.common.wire.messages import (
     TableRead,
     failed,
 )
-from anabranch.common.wire.table import decode_keys, encode_rows
+from anabranch.common.wire.table import GET_KEYS_MAX, decode_keys, encode_rows
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
 from anabranch.segstore.shell.node.store import OpenContainer, Store
-from anabranch.segstore.shell.tables.tables import GET_KEYS_MAX, Rows
+from anabranch.segstore.shell.tables.tables import Rows
 
 OUTSTANDING_MAX = 1024
 
@@ -49,7 +49,9 @@ class TableDesk:
         opened = self._store.find(request.segment, request.container_epoch)
 
         def go() -> None:
-            rows = opened.tables.get_now(request.segment, keys) if keys else None
+            rows = None
+            if isinstance(request, GetEntries):
+                rows = opened.tables.get_now(request.segment, keys, request.size_max)
             if rows is not None:
                 self._answer(request_id, rows)
                 return
@@ -66,19 +68,21 @@ class TableDesk:
         self, opened: OpenContainer, request_id: int, request: TableQuery, keys: list[bytes]
     ) -> None:
         """Answer with what the index knows."""
+        tables, segment = opened.tables, request.segment
         try:
             async with asyncio.timeout(TIER_TWO_DEADLINE_S):
                 if isinstance(request, DescribeTable):
-                    self._send(await opened.tables.describe(request.segment), request_id, b"")
+                    self._send(await tables.describe(segment), request_id, b"")
                 elif isinstance(request, ScanEntries):
-                    self._answer(request_id, await opened.tables.scan(request))
+                    self._answer(request_id, await tables.scan(request))
                 else:
-                    self._answer(request_id, await opened.tables.get(request.segment, keys))
+                    rows = await tables.get(segment, keys, request.size_max)
+                    self._answer(request_id, rows)
         except (AnabranchError, OSError, TimeoutError) as error:
             self._send(failed(tier_two_error(error)), request_id, b"")
         finally:
             self._outstanding -= 1
-            opened.container.residency.unpin(request.segment)
+            opened.container.residency.unpin(segment)
 
     def _answer(self, request_id: int, found: Rows) -> None:
         reply = TableRead(segment_number=found.segment_number, length=found.length, more=found.more)

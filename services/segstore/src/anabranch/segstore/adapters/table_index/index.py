@@ -11,12 +11,14 @@ the map holds the interpreter's lock while it copies bytes.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Protocol
 
 from anabranch.common.errors import IndexDamaged
 from anabranch.segstore.adapters.table_index.rows import (
     CLIENT,
     ENTRY,
+    ENTRY_SIZE_BYTES,
     KEY_HEAD_SIZE_BYTES,
     STATE,
     ClientRow,
@@ -39,6 +41,12 @@ SLICE_SIZE_BYTES = 1024 * 1024
 slice it takes a shorter one."""
 
 
+ROWS_BETWEEN_PAUSES = 1024
+"""Of a scan, which takes about a millisecond for them and lets other threads run in between."""
+_OVERHEAD = KEY_HEAD_SIZE_BYTES + ENTRY_SIZE_BYTES
+"""Bytes of a row and its key that are not bytes of the table key or the value."""
+
+
 class SortedRows(Protocol):
     """A map of bytes, sorted by key, whose writes are atomic. It always has `LAST_KEY`."""
 
@@ -49,6 +57,10 @@ class SortedRows(Protocol):
 
         An iteration that ends is damaged: the last key lies behind every range.
         """
+        ...
+
+    def pause(self) -> None:
+        """Leave the interpreter to other threads for a moment."""
         ...
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
@@ -84,9 +96,9 @@ class RowIndex:
         row = _table_row(before, table)
         batch = _Batch()
         first = head(number, ENTRY)
-        entry_of = iter(entries.values())
+        values = iter(entries.values())
         for keys, rows in self._slices([first + key for key in entries]):
-            batch.change([(key, next(entry_of)) for key in keys], _decoded(keys, rows))
+            batch.change(keys, list(islice(values, len(keys))), _decoded(keys, rows))
         row = self._remember(row, clients, present, batch)
         after = replace(
             batch.counted(before), indexed=indexed, anchor=anchor[0], anchor_crc=anchor[1]
@@ -197,18 +209,30 @@ class RowIndex:
         return Remembered({}, max(row.state.complete_from, row.forgotten))
 
     def scan(
-        self, number: int, start: bytes, end: bytes, count_max: int, size_max: int, *, values: bool
+        self,
+        number: int,
+        start: bytes,
+        end: bytes,
+        count_max: int,
+        size_max: int,
+        *,
+        values: bool,
+        now_ms: int = 0,
     ) -> IndexPage:
         first = head(number, ENTRY)
         behind = first + end if end else end_of(number, ENTRY)
-        page = _Page(values=values)
+        page = _Page(count_max, size_max, values=values, now_ms=now_ms)
+        seen = 0
         with self._rows.iterate(first + start) as rows:
             for key, row in rows:
                 if key >= behind:
                     return page.ended(more=False)
-                if page.count and (page.count >= count_max or page.size >= size_max):
+                if page.is_full:
                     return page.ended(more=True)
                 page.add(key, row)
+                seen += 1
+                if seen % ROWS_BETWEEN_PAUSES == 0:
+                    self._rows.pause()
         raise _ended_early(number)
 
     # --- the whole --------------------------------------------------------------------------------
@@ -235,55 +259,78 @@ class _Batch:
         )
 
     def change(
-        self, changes: list[tuple[bytes, TailEntry]], olds: Mapping[bytes, TailEntry]
+        self, keys: list[bytes], entries: list[TailEntry], olds: Mapping[bytes, TailEntry]
     ) -> None:
-        """Put or remove entries; `olds` are those of their keys that have rows."""
-        if olds:
-            changes = [each for each in changes if _is_newer(each[1], olds.get(each[0]))]
-            removed = {key for key, entry in changes if entry.value is None and key in olds}
-            self.delete({key: olds[key] for key in removed})
-            replaced = {key: olds[key] for key, _ in changes if key in olds and key not in removed}
-            self._count(replaced, -1)
-        puts = {key: entry for key, entry in changes if entry.value is not None}
-        if puts:
-            keys = list(puts)
-            self.puts.extend(zip(keys, encode_entries(keys, list(puts.values())), strict=True))
-            self._count(puts, 1)
+        """Put or remove the entries of keys; `olds` are those of the keys that have rows."""
+        if olds or None in [value for _, _, value in entries]:
+            pairs = zip(keys, entries, strict=True)
+            newer = {key: entry for key, entry in pairs if _is_newer(entry, olds.get(key))}
+            self.delete({key: olds[key] for key, entry in newer.items()
+                         if key in olds and entry.value is None})  # fmt: skip
+            puts = {key: entry for key, entry in newer.items() if entry.value is not None}
+            self._uncount({key: olds[key] for key in puts if key in olds})
+            keys, entries = list(puts), list(puts.values())
+        if keys:
+            rows = encode_entries(keys, entries)
+            self.puts.extend(zip(keys, rows, strict=True))
+            self.entries += len(keys)
+            self.live_size += sum(map(len, keys)) + sum(map(len, rows)) - len(keys) * _OVERHEAD
 
     def delete(self, olds: Mapping[bytes, TailEntry]) -> None:
+        """Delete the rows of these keys."""
         self.deletes.extend(olds)
-        self._count(olds, -1)
+        self._uncount(olds)
 
-    def _count(self, entries: Mapping[bytes, TailEntry], sign: int) -> None:
-        """Count entries, all of which have values, in or out."""
-        size = sum(map(len, entries)) - len(entries) * KEY_HEAD_SIZE_BYTES
-        size += sum(len(value or b"") for _, _, value in entries.values())
-        self.entries += sign * len(entries)
-        self.live_size += sign * size
+    def _uncount(self, olds: Mapping[bytes, TailEntry]) -> None:
+        self.entries -= len(olds)
+        self.live_size -= sum(map(len, olds)) - len(olds) * KEY_HEAD_SIZE_BYTES
+        self.live_size -= sum(len(value or b"") for _, _, value in olds.values())
 
 
 class _Page:
-    """The rows of a scan; it verifies them, and drops unwanted values, a slice at a time."""
+    """The rows of a scan; it verifies them, and drops expired rows and unwanted values, a slice at
+    a time. Until then `count` and `size` count the expired rows of the slice too."""
 
-    __slots__ = ("_found", "_keys", "_rows", "_size", "_values", "count", "size")
+    __slots__ = (
+        "_count_max", "_found", "_keys", "_now_ms", "_rows", "_size", "_size_max", "_values",
+        "count", "size",
+    )  # fmt: skip
 
-    def __init__(self, *, values: bool) -> None:
+    def __init__(self, count_max: int, size_max: int, *, values: bool, now_ms: int) -> None:
         self.count = 0
         self.size = 0
+        self._count_max = count_max
+        self._size_max = size_max
         self._values = values
+        self._now_ms = now_ms
         self._found: list[tuple[bytes, TailEntry]] = []
         self._keys: list[bytes] = []
         self._rows: list[bytes] = []
         self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the page has all rows that its bounds permit, and at least one."""
+        if not self._reaches_bounds:
+            return False
+        self._take()
+        return self._reaches_bounds
+
+    @property
+    def _reaches_bounds(self) -> bool:
+        return self.count > 0 and (self.count >= self._count_max or self.size >= self._size_max)
 
     def add(self, key: bytes, row: bytes) -> None:
         self._keys.append(key)
         self._rows.append(row)
         self._size += len(row)
         self.count += 1
-        self.size += len(key) + len(row) if self._values else len(key)
+        self.size += self._size_of(key, row)
         if len(self._rows) == SLICE_ROWS_MAX or self._size > SLICE_SIZE_BYTES:
             self._take()
+
+    def _size_of(self, key: bytes, row: bytes) -> int:
+        return len(key) + len(row) if self._values else len(key)
 
     def ended(self, *, more: bool) -> IndexPage:
         self._take()
@@ -291,6 +338,12 @@ class _Page:
 
     def _take(self) -> None:
         entries = decode_entries(self._keys, self._rows)
+        now_ms = self._now_ms
+        gone = [at for at, entry in enumerate(entries) if 0 < entry.expires_ms <= now_ms]
+        for at in reversed(gone):
+            self.count -= 1
+            self.size -= self._size_of(self._keys[at], self._rows[at])
+            del self._keys[at], entries[at]
         if not self._values:
             entries = [entry._replace(value=b"") for entry in entries]
         names = [key[KEY_HEAD_SIZE_BYTES:] for key in self._keys]
@@ -310,10 +363,12 @@ def _table_row(before: IndexState, row: bytes | None) -> TableRow:
 
 def _decoded(keys: list[bytes], rows: list[bytes | None]) -> dict[bytes, TailEntry]:
     """The entries of the keys that have rows. Raises IndexDamaged."""
+    if not any(rows):
+        return {}
     present = [row for row in rows if row is not None]
     if len(present) < len(rows):
         keys = [key for key, row in zip(keys, rows, strict=True) if row is not None]
-    return dict(zip(keys, decode_entries(keys, present), strict=True)) if present else {}
+    return dict(zip(keys, decode_entries(keys, present), strict=True))
 
 
 def _is_newer(entry: TailEntry, old: TailEntry | None) -> bool:

@@ -24,7 +24,7 @@ _Undo = list[tuple[bytes, bytes | None]]
 
 
 @dataclass(slots=True)
-class _Contents:
+class Contents:
     """What lies in a directory: the rows, their keys in order, and what undoes the last writes."""
 
     rows: dict[bytes, bytes] = field(default_factory=lambda: {LAST_KEY: LAST_ROW})
@@ -53,12 +53,12 @@ class MemoryIndexes:
 
     def __init__(self, clients_max: int = CLIENTS_MAX) -> None:
         self._clients_max = clients_max
-        self._contents: dict[Path, _Contents] = {}
+        self._contents: dict[Path, Contents] = {}
         self._open: dict[Path, MemoryRows] = {}
         self.full: set[Path] = set()
 
     def open(self, directory: Path) -> RowIndex:
-        contents = self._contents.setdefault(directory, _Contents())
+        contents = self._contents.setdefault(directory, Contents())
         if not contents.is_readable or contents.rows[LAST_KEY] != LAST_ROW:
             raise IndexDamaged("the table index is damaged", directory=str(directory))
         if directory in self._open and not self._open[directory].is_closed:
@@ -78,7 +78,7 @@ class MemoryIndexes:
         not flushed."""
         if directory in self._open:
             self._open.pop(directory).is_closed = True
-        contents = self._contents.get(directory, _Contents())
+        contents = self._contents.get(directory, Contents())
         for _ in range(min(lost, len(contents.unflushed))):
             contents.change(contents.unflushed.pop())
         contents.unflushed.clear()
@@ -97,10 +97,12 @@ class MemoryIndexes:
 
 
 class MemoryRows:
-    """`SortedRows` over the contents of a directory."""
+    """`SortedRows` over the contents of a directory, or over its own."""
 
-    def __init__(self, contents: _Contents, is_full: Callable[[], bool]) -> None:
-        self._contents = contents
+    def __init__(
+        self, contents: Contents | None = None, is_full: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._contents = contents or Contents()
         self._is_full = is_full
         self._lock = threading.Lock()
         self.is_closed = False
@@ -116,21 +118,25 @@ class MemoryRows:
             keys = self._contents.keys[bisect_left(self._contents.keys, start) :]
             return nullcontext([(key, self._contents.rows[key]) for key in keys])
 
+    def pause(self) -> None:
+        """Do nothing: rows in memory are few."""
+
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        self._write([*puts, *((key, None) for key in deletes)])
+        with self._lock:
+            self._write([*puts, *((key, None) for key in deletes)])
 
     def delete_range(self, start: bytes, end: bytes) -> None:
-        keys = self._contents.keys
-        gone = keys[bisect_left(keys, start) : bisect_left(keys, end)]
-        self._write([(key, None) for key in gone])
+        with self._lock:
+            keys = self._contents.keys
+            gone = keys[bisect_left(keys, start) : bisect_left(keys, end)]
+            self._write([(key, None) for key in gone])
 
     def _write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
-        with self._lock:
-            self._check()
-            if self._is_full():
-                raise NoRoom("the table index has no room")
-            self._contents.unflushed.append(self._contents.change(changes))
-            del self._contents.unflushed[:-UNFLUSHED_MAX]
+        self._check()
+        if self._is_full():
+            raise NoRoom("the table index has no room")
+        self._contents.unflushed.append(self._contents.change(changes))
+        del self._contents.unflushed[:-UNFLUSHED_MAX]
 
     def flush(self) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ waits in their place.
 import shutil
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,7 @@ from rocksdict import (
 )
 
 from anabranch.common.errors import (
+    AnabranchError,
     DirectoryInUse,
     IndexDamaged,
     NoRoom,
@@ -46,6 +48,8 @@ _MEMTABLES_MAX = 4
 _MEMTABLES_WAITING_MAX = 2
 _LEVEL_0_FILES_MAX = 24
 _OUT_OF_REACH = 1 << 30
+_SHORT_PAUSE_S = 0.0001
+"""Long enough for a waiting thread to wake up and take the interpreter."""
 _ROOM_PAUSE_S = 0.002
 _ROOM_PAUSES_MAX = 10_000
 
@@ -89,8 +93,10 @@ class RocksIndexes:
         return RowIndex(rows, self._limits.clients_max)
 
     def destroy(self, directory: Path) -> None:
-        if directory.exists():
+        if directory.is_dir():
             shutil.rmtree(directory)
+        else:
+            directory.unlink(missing_ok=True)
 
     def _options(self) -> Options:
         options = Options(raw_mode=True)
@@ -101,7 +107,8 @@ class RocksIndexes:
         options.set_write_buffer_size(self._limits.memtable_size_bytes)
         options.set_max_write_buffer_number(_MEMTABLES_MAX)
         options.set_memtable_whole_key_filtering(True)
-        options.set_memtable_prefix_bloom_ratio(0.05)
+        options.set_memtable_prefix_bloom_ratio(0.02)
+        options.set_allow_concurrent_memtable_write(False)
         options.set_atomic_flush(True)
         options.set_max_background_jobs(2)
         options.set_level_compaction_dynamic_level_bytes(True)
@@ -146,6 +153,7 @@ class RocksRows:
         writing = WriteOptions()
         writing.disable_wal = True  # type: ignore[assignment, method-assign]
         self._db.set_write_options(writing)
+        self._failures = 0
 
     def check_format(self) -> None:
         """Write the last row into an empty database; in another one, check it."""
@@ -171,6 +179,9 @@ class RocksRows:
     def iterate(self, start: bytes) -> "_Iteration":
         return _Iteration(self._db, self._calls, start)
 
+    def pause(self) -> None:
+        self._calls.pause(_SHORT_PAUSE_S)
+
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         batch = WriteBatch(raw_mode=True)
         for key, row in puts:
@@ -188,29 +199,41 @@ class RocksRows:
         with self._calls:
             self._wait_for_room()
             self._db.write(batch)
+            self._failures = self._failure_count()
 
     def _wait_for_room(self) -> None:
-        """Wait until flushes and compactions have caught up. Raises Overloaded."""
-        number = self._db.property_value
+        """Wait until flushes and compactions have caught up. Raises Overloaded.
+
+        After a failure in the background it returns at once: RocksDB refuses the write by name.
+        """
         for _ in range(_ROOM_PAUSES_MAX):
-            waiting = int(number("rocksdb.num-immutable-mem-table") or 0)
-            files = int(number("rocksdb.num-files-at-level0") or 0)
-            failed = number("rocksdb.background-errors") != "0"
-            if failed or (waiting <= _MEMTABLES_WAITING_MAX and files <= _LEVEL_0_FILES_MAX):
+            waiting = self._number("rocksdb.num-immutable-mem-table")
+            files = self._number("rocksdb.num-files-at-level0")
+            if waiting <= _MEMTABLES_WAITING_MAX and files <= _LEVEL_0_FILES_MAX:
+                return
+            if self._failure_count() > self._failures:
                 return
             self._calls.pause(_ROOM_PAUSE_S)
         raise Overloaded(
             "the disk is too slow for the table index", directory=self._calls.directory
         )
 
+    def _failure_count(self) -> int:
+        """How many flushes and compactions have failed since the database was opened."""
+        return self._number("rocksdb.background-errors")
+
+    def _number(self, name: str) -> int:
+        return int(self._db.property_value(name) or 0)
+
     def flush(self) -> None:
         with self._calls:
             self._db.flush()
 
     def close(self) -> None:
-        self._calls.end()
-        with _Translated(self._calls.directory):
-            self._db.close()
+        """Flush, wait for running calls, and end. What it cannot flush is indexed anew later."""
+        if self._calls.end():
+            with suppress(AnabranchError), _Translated(self._calls.directory):
+                self._db.close()
 
 
 def _has_current(directory: Path) -> bool:
@@ -302,8 +325,11 @@ class _Calls(_Translated):
             self._idle.wait(seconds)
             self._check()
 
-    def end(self) -> None:
+    def end(self) -> bool:
+        """Refuse further calls and wait for those that run; False if that was done before."""
         with self._idle:
+            is_first = not self._ended
             self._ended = True
             while self._running:
                 self._idle.wait()
+        return is_first

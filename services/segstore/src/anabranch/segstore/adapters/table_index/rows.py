@@ -40,6 +40,8 @@ _REFUSAL = struct.Struct("<HHq")
 _ENTRY = struct.Struct("<qq")
 _CRC = struct.Struct("<I")
 _VALUE = slice(_ENTRY.size, -_CRC.size)
+ENTRY_SIZE_BYTES = _ENTRY.size + _CRC.size
+"""Of a row of an entry, without the value."""
 
 _INTACT = 0x48674BC7
 """The CRC32C of any bytes that end with their own CRC32C."""
@@ -125,6 +127,8 @@ def decode_entries(keys: Sequence[bytes], rows: Sequence[bytes]) -> list[TailEnt
     checks = list(map(crc32c, rows, map(crc32c, keys)))
     if checks.count(_INTACT) < len(rows):
         _damaged(next(key for key, check in zip(keys, checks, strict=True) if check != _INTACT))
+    if min(map(len, rows), default=ENTRY_SIZE_BYTES) < ENTRY_SIZE_BYTES:
+        _damaged(min(keys))
     return [
         TailEntry(version, expires_ms, row[_VALUE])
         for (version, expires_ms), row in zip(map(_ENTRY.unpack_from, rows), rows, strict=True)

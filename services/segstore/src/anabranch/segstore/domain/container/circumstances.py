@@ -13,7 +13,7 @@ from anabranch.common.wire.messages import Message
 from anabranch.common.wire.table import TableBlock
 from anabranch.segstore.domain.container.decide import Duplicate, Known, NoChange
 from anabranch.segstore.domain.container.operations import Operation
-from anabranch.segstore.domain.table.tail import Findings, Refused
+from anabranch.segstore.domain.table.tail import Findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Answer:
     """The operation to log, if any, and the reply, which holds once that operation and all
     earlier ones are durable."""
 
-    decision: Operation | NoChange | Duplicate | Refused
+    decision: Operation | NoChange | Duplicate
     message: Message
 
 
@@ -57,10 +57,12 @@ class TimesInTierTwo:
 @dataclass(frozen=True, slots=True)
 class InIndex:
     """What the index of the table segment `number` knows of the keys, and of the client's requests,
-    once it has everything before `kept_from`. `block`: the parsed payload, for the next asking."""
+    once it has everything before `kept_from`. `new_since`: no block before this offset is of the
+    request. `block`: the parsed payload, for the next asking."""
 
     number: int
     kept_from: int
+    new_since: int
     keys: frozenset[bytes]
     client_id: bytes
     block: TableBlock

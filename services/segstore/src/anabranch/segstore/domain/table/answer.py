@@ -5,9 +5,10 @@
 
 from collections.abc import Iterable
 
-from anabranch.common.errors import InvalidRequest, OutcomeUnknown, SegmentSealed
+from anabranch.common.errors import CorruptBlock, InvalidRequest, OutcomeUnknown, SegmentSealed
 from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import SegmentState
+from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import (
     REQUESTS_REMEMBERED,
     Done,
@@ -32,6 +33,7 @@ from anabranch.segstore.domain.container.decide import (
     DUPLICATE,
     LENGTH_BYTES_MAX,
     NO_CHANGE,
+    STAMP_MAX,
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
@@ -40,12 +42,11 @@ from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     TruncateOperation,
 )
-from anabranch.segstore.domain.table.decide import Terms, decide_units, version_of
+from anabranch.segstore.domain.table.decide import Terms, decide_units, time_in, version_of
 from anabranch.segstore.domain.table.tail import (
     NO_ENTRY,
     Findings,
     Outcome,
-    Refused,
     TableTail,
     TailEntry,
     change_of,
@@ -81,14 +82,18 @@ def answer_update_table(
     tail = state.tables[known.number]
     keys = _only_in_index(tail, terms.keys_to_find(block))
     findings = _valid(tail, known, around.given.findings, keys)
-    told = _remembered(state, known, request, findings)
-    if isinstance(told, Outcome):
-        return Answer(DUPLICATE, _updated(known.number, told))
-    if findings is None and (told is None or keys):
-        return InIndex(known.number, tail.kept_from, keys, request.client_id, block)
+    last = state.last_event_number(known.number, request.client_id)
+    new_since = _new_since(known, request, last, around.given.findings)
+    told = tail.outcome(request.client_id, request.request_number)
+    if told is None and new_since < tail.kept_from and findings is not None:
+        told = _remembered(request, last, new_since, findings)
+    if told is not None:
+        return Answer(DUPLICATE, _updated(known.number, told, terms))
+    if findings is None and (keys or new_since < tail.kept_from):
+        return InIndex(known.number, tail.kept_from, new_since, keys, request.client_id, block)
     if known.sealed:
         raise SegmentSealed("the segment is sealed", segment=known.name, length=known.length)
-    now_ms = around.now_ms
+    now_ms = time_in(known, around.now_ms)
 
     def present(key: bytes) -> int:
         return version_of(_latest(tail, findings, key), now_ms)
@@ -97,16 +102,12 @@ def answer_update_table(
         block, terms, known.length, present,
         same_life=request.segment_number == known.number,
     )  # fmt: skip
-    if not kept:
-        outcome = Outcome(ABSENT, refusals)
-        decision = Refused(known.number, request.client_id, request.request_number, outcome)
-        return Answer(decision, _updated(known.number, outcome))
     payload = around.given.payload
     if refusals:
         payload = kept_entries(payload, kept, refusals)
         block = parse_table_block(payload, known.length)
     operation = _append(known, stamped(payload, now_ms), placed(block, known.length, now_ms))
-    return Answer(operation, _updated(known.number, Outcome(known.length, refusals)))
+    return Answer(operation, _updated(known.number, Outcome(known.length, refusals), terms))
 
 
 def answer_compact(
@@ -125,7 +126,7 @@ def answer_compact(
     keys = _only_in_index(tail, block.keys)
     findings = _valid(tail, known, around.given.findings, keys)
     if keys and findings is None:
-        return InIndex(known.number, tail.kept_from, keys, COMPACTOR, block)
+        return InIndex(known.number, tail.kept_from, known.length, keys, COMPACTOR, block)
     kept = [
         entry
         for entry, (key, version) in enumerate(zip(block.keys, block.versions, strict=True))
@@ -133,8 +134,7 @@ def answer_compact(
     ]
     if not kept:
         return Answer(NO_CHANGE, Done())
-    now_ms = around.now_ms
-    payload = stamped(kept_entries(payload, kept, ()), now_ms)
+    payload = stamped(kept_entries(payload, kept, ()), time_in(known, around.now_ms))
     return Answer(_append(known, payload, parse_table_block(payload, known.length)), Done())
 
 
@@ -166,49 +166,61 @@ def _parse(request: UpdateTable, payload: bytes) -> TableBlock:
         raise InvalidRequest(
             "an update is over the limit", size=len(payload), limit=UPDATE_SIZE_BYTES_MAX
         )
-    block = parse_table_block(payload, 0)
+    header, block = parse_header(payload), parse_table_block(payload, 0)
+    if header.size != len(payload):
+        raise CorruptBlock(
+            "the payload of an update is not exactly one block",
+            size=len(payload), block=header.size,
+        )  # fmt: skip
     if not block.keys or len(block.keys) > UPDATE_ENTRIES_MAX:
         raise InvalidRequest(
             "an update has no entry or too many", entries=len(block.keys), limit=UPDATE_ENTRIES_MAX
         )
     check_sizes(block)
+    # Copies, refusals and the time are the store's.
+    foreign = block.copies or header.event_count > len(block.keys) or block.time_ms
     agrees = (block.client_id, block.request_number) == (request.client_id, request.request_number)
-    if block.copies or block.refusals or not agrees or request.client_id == COMPACTOR:
+    if foreign or not agrees or request.client_id == COMPACTOR:
         raise InvalidRequest("the block and the request disagree", request=request.request_number)
-    if len(request.client_id) != WRITER_ID_SIZE_BYTES or request.request_number < 1:
+    if len(request.client_id) != WRITER_ID_SIZE_BYTES or not 0 < request.request_number < STAMP_MAX:
         raise InvalidRequest("a client id has 16 bytes, and its requests are numbered from 1")
     return block
 
 
+def _new_since(
+    known: SegmentState, request: UpdateTable, last: int, findings: Findings | None
+) -> int:
+    """The offset from which on blocks may be of the request. Its earlier asking, if it waited for
+    `findings`, may have known more than this one."""
+    if request.request_number > last:
+        return known.length
+    return findings.new_since if findings is not None and findings.number == known.number else 0
+
+
 def _remembered(
-    state: SegmentMap, known: SegmentState, request: UpdateTable, findings: Findings | None
-) -> Outcome | bool | None:
-    """The outcome of a repeat. True: the request is certainly new. None: only the index knows."""
-    number, tail = request.request_number, state.tables[known.number]
-    told = tail.outcome(request.client_id, number)
-    last = state.last_event_number(known.number, request.client_id)
-    if told is not None or number > last:
-        return told or True
-    if tail.kept_from == 0:
-        unsure = number <= last - REQUESTS_REMEMBERED
-    elif findings is None:
-        return None
-    else:
-        told = findings.requests.get(number)
-        if told is not None:
-            return told
-        unsure = number <= last - REQUESTS_REMEMBERED or findings.complete_from > 0
-    if unsure:
+    request: UpdateTable, last: int, new_since: int, findings: Findings
+) -> Outcome | None:
+    """The outcome of a repeat, as the index knows it; None if the request is certainly new.
+
+    Raises OutcomeUnknown.
+    """
+    number = request.request_number
+    told = findings.requests.get(number)
+    forgotten = number <= last - REQUESTS_REMEMBERED or new_since < findings.complete_from
+    if told is None and forgotten:
         raise OutcomeUnknown(
             "the store no longer remembers whether it performed the update",
-            segment=known.name, request=number, last=last,
+            segment=request.segment, request=number, last=last,
         )  # fmt: skip
-    return True
+    return told
 
 
 def _only_in_index(tail: TableTail, keys: Iterable[bytes]) -> frozenset[bytes]:
     """The keys of which the tail knows nothing, although the index may."""
-    return frozenset(keys) - tail.entries.keys() if tail.kept_from else frozenset()
+    if not tail.kept_from:
+        return frozenset()
+    # The difference of a set and `dict.keys()` would look at every key of the tail.
+    return frozenset(key for key in keys if key not in tail.entries)
 
 
 def _valid(
@@ -243,9 +255,10 @@ def _append(known: SegmentState, payload: bytes, block: TableBlock) -> AppendOpe
     )  # fmt: skip
 
 
-def _updated(number: int, outcome: Outcome) -> TableUpdated:
+def _updated(number: int, outcome: Outcome, terms: Terms) -> TableUpdated:
+    all_refused = len(outcome.refusals) == len(terms.units)
     return TableUpdated(
         segment_number=number,
-        version=outcome.version,
+        version=ABSENT if all_refused else outcome.version,
         refused=encode_refusals(outcome.refusals),
     )

@@ -1,22 +1,24 @@
 """The decisions about updates of a table segment, from values alone.
 
     request number against the client's remembered ones
-        remembered                     a repeat: the first answer
-        older than those remembered    OutcomeUnknown
-        otherwise                      decided now, whatever came before it
+        remembered                       a repeat: the first answer
+        not remembered, perhaps forgotten  OutcomeUnknown
+        certainly new                    decided now, whatever came before it
 
     unit, entry by entry
         every condition holds          performed
         one does not                   refused as a whole, with the key's version at present
 
 A unit sees the units before it in the same request, and all requests that were accepted before,
-durable or not. An expired entry counts as absent.
+durable or not. An expired entry counts as absent. The log also has the requests whose units were
+all refused, so that a late copy of one is never performed.
 """
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from anabranch.common.errors import BadPacket, InvalidRequest
+from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.table import ABSENT, ANY, Refusal, TableBlock, decode_numbers
 from anabranch.segstore.domain.table.tail import TailEntry
 
@@ -89,6 +91,12 @@ def decide_units(
             kept.extend(range(first, end))
             changed.update(tried)
     return kept, tuple(refusals)
+
+
+def time_in(known: SegmentState, now_ms: int) -> int:
+    """The time in a table segment at `now_ms`. It never moves back, so that expired entries do not
+    return when a container moves to a store with a slower clock."""
+    return max(now_ms, known.modified_ms)
 
 
 def version_of(entry: TailEntry | None, now_ms: int) -> int:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from anabranch.common.wire.messages import REQUESTS_REMEMBERED
 from anabranch.common.wire.table import ABSENT, Refusal, TableBlock
 
 
@@ -35,8 +34,8 @@ class TailEntry(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answer to an update: the version of its first performed entry (ABSENT: none), and the
-    refused units."""
+    """The decision about an update: the offset of its block, which is the version of its first
+    performed entry, and the refused units."""
 
     version: int
     refusals: tuple[Refusal, ...] = ()
@@ -76,20 +75,6 @@ def change_of(block: TableBlock, offset: int, data: bytes | memoryview) -> Table
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The decision about a request of which every unit was refused: nothing is logged, but a repeat
-    gets the same answer for as long as the container stays open."""
-
-    number: int
-    client_id: bytes
-    request_number: int
-    outcome: Outcome
-
-
-REFUSALS_REMEMBERED = 10_000
-"""Of a table segment, of all clients together."""
-
 Requests = dict[int, Outcome]
 """The remembered outcomes of a client, by request number."""
 
@@ -101,7 +86,7 @@ class TableTail:
     beside it can be told from what was kept beside an earlier tail of the segment.
     """
 
-    __slots__ = ("_changes", "_refused", "entries", "kept_from", "requests", "size", "token")
+    __slots__ = ("_changes", "entries", "kept_from", "requests", "size", "token")
 
     def __init__(self, kept_from: int) -> None:
         self.kept_from = kept_from
@@ -110,7 +95,6 @@ class TableTail:
         self.size = 0
         self.token = object()
         self._changes: deque[TableChange] = deque()
-        self._refused: deque[tuple[bytes, int]] = deque()
 
     def apply(self, change: TableChange) -> None:
         """Take over the change, which follows all earlier ones."""
@@ -118,22 +102,8 @@ class TableTail:
         self._changes.append(change)
         self.size += change.end - change.offset
         if not change.copies:
-            self.remember(change.client_id, change.request_number, change.outcome)
-
-    def remember(self, client_id: bytes, request_number: int, outcome: Outcome) -> None:
-        """Keep the outcome of a request, and forget the oldest one beyond the limit."""
-        requests = self.requests.setdefault(client_id, {})
-        requests[request_number] = outcome
-        if len(requests) > REQUESTS_REMEMBERED:
-            del requests[min(requests)]
-
-    def remember_refusal(self, client_id: bytes, request_number: int, outcome: Outcome) -> None:
-        """Keep the outcome of a request that changed nothing, which no block records."""
-        self.remember(client_id, request_number, outcome)
-        self._refused.append((client_id, request_number))
-        if len(self._refused) > REFUSALS_REMEMBERED:
-            client_id, request_number = self._refused.popleft()
-            self._forget(client_id, request_number, self.outcome(client_id, request_number))
+            requests = self.requests.setdefault(change.client_id, {})
+            requests[change.request_number] = change.outcome
 
     def changes_from(self, offset: int) -> Iterator[TableChange]:
         """The changes from `offset` on, in order; `offset` is a boundary from `kept_from` on."""
@@ -153,15 +123,15 @@ class TableTail:
                 if self.entries.get(key) is entry:
                     del self.entries[key]
                     dropped.append((key, entry))
-            self._forget(change.client_id, change.request_number, change.outcome)
+            if not change.copies:
+                self._forget(change.client_id, change.request_number)
         if not self._changes:
             self.kept_from = max(self.kept_from, offset)
         return dropped
 
-    def _forget(self, client_id: bytes, request_number: int, outcome: Outcome | None) -> None:
+    def _forget(self, client_id: bytes, request_number: int) -> None:
         requests = self.requests.get(client_id, {})
-        if requests.get(request_number) is outcome:
-            requests.pop(request_number, None)
+        requests.pop(request_number, None)
         if not requests:
             self.requests.pop(client_id, None)
 
@@ -176,7 +146,6 @@ class TableTail:
         twin.requests = {client: dict(numbers) for client, numbers in self.requests.items()}
         twin.size = self.size
         twin._changes = deque(self._changes)
-        twin._refused = deque(self._refused)
         return twin
 
 
@@ -184,14 +153,15 @@ class TableTail:
 class Findings:
     """What the index of the table segment `number` knows of some keys.
 
-    The index had everything before `as_of`, but nothing from before `complete_from`, where it was
-    built anew after a compaction. `entries` has every key that was asked for, None for one that is
-    not in the index. `requests` are the client's remembered outcomes.
+    The index had everything before `as_of`. `entries` has every key that was asked for, None for
+    one that is not in the index. `requests` are the client's remembered outcomes, of blocks from
+    `complete_from` on; `new_since` is that of the question (`InIndex`).
     """
 
     number: int
     as_of: int
     complete_from: int
+    new_since: int
     entries: Mapping[bytes, TailEntry | None]
     requests: Mapping[int, Outcome]
 

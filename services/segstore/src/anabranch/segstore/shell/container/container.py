@@ -43,11 +43,9 @@ from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     DecodedOperation,
     Operation,
-    decode_operations,
 )
 from anabranch.segstore.domain.container.transient import end_transient
 from anabranch.segstore.domain.load.traffic import Traffic
-from anabranch.segstore.domain.table.tail import Refused
 from anabranch.segstore.ports import (
     ContainerLog,
     FrameContents,
@@ -101,16 +99,8 @@ class Container:
 
     # --- opening and ending -------------------------------------------------------------------
 
-    def decode(self, frame: ReplayedFrame) -> list[DecodedOperation]:
-        """The operations of a frame of the log that tier 2 does not have.
-
-        Raises CorruptJournal, FormatTooNew.
-        """
-        operations = decode_operations(frame.payload, frame.first_sequence)
-        return [found for found in operations if found.sequence > self.applied.state.sequence]
-
     def replay(self, frame: ReplayedFrame, operations: Iterable[DecodedOperation]) -> None:
-        """Apply the operations that `decode` found in the frame. Their segments are resident.
+        """Apply operations of the frame that tier 2 does not have. Their segments are resident.
 
         Raises CorruptJournal.
         """
@@ -275,13 +265,10 @@ class Container:
             self._queue.operations,
         )
 
-    def _perform(self, decision: Operation | NoChange | Duplicate | Refused) -> None:
+    def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
         """Log the decision. Raises Overloaded without logging it."""
         if isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
-        elif isinstance(decision, Refused):
-            tail = self._pending.tables[decision.number]
-            tail.remember_refusal(decision.client_id, decision.request_number, decision.outcome)
         elif not isinstance(decision, NoChange):
             self._enqueue(decision, self._throttle.admit)
             if isinstance(decision, AppendOperation):

@@ -14,6 +14,7 @@ from anabranch.segstore.domain.container.operations import (
     CreateOperation,
     DecodedOperation,
     MergeOperation,
+    decode_operations,
 )
 from anabranch.segstore.ports import ReplayedFrame, StoredCatalog
 from anabranch.segstore.shell.container.container import Container
@@ -32,7 +33,9 @@ class Replay:
 
         Raises CorruptJournal, FormatTooNew, and the errors of `StoredCatalog.find`.
         """
-        operations = self._container.decode(frame)
+        known = self._container.applied.state.sequence
+        decoded = decode_operations(frame.payload, frame.first_sequence)
+        operations = [found for found in decoded if found.sequence > known]
         await self._load(await self._names_in(operations))
         self._container.replay(frame, operations)
 

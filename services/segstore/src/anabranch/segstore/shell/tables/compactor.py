@@ -1,13 +1,13 @@
 """Gives back the space of replaced and removed entries of a container's table segments.
 
-    due ──► oldest window of the log ──► its present entries ──► copied to the end ──► log truncated
+    due ──► oldest blocks of the log ──► their live entries ──► copied to the end ──► log truncated
               ▲                                                                            │
-              └──────────────────────── still too little of it is live ────────────────────┘
+              └────────────────────── still due, and not once through the log ─────────────┘
 
 A copy keeps its version. The container appends it only if the version is still the present one when
 it decides, pending updates included; the truncation comes behind the copies in the same log. So no
-crash in between loses an entry, and none returns that was replaced or removed. A segment is due if
-less than a share of it is live, or if the oldest block has entries that have expired.
+crash in between loses an entry, and none returns that was replaced or removed. `domain/table/space`
+decides what is due.
 """
 
 import asyncio
@@ -21,21 +21,24 @@ from anabranch.common.wire.messages import Failed, Message, Request, error_of
 from anabranch.common.wire.table import encode_copies
 from anabranch.segstore.domain.container.circumstances import Given, InIndex
 from anabranch.segstore.domain.table.answer import COMPACTOR, CompactTable, TruncateTable
+from anabranch.segstore.domain.table.decide import time_in
 from anabranch.segstore.domain.table.space import (
+    Latest,
     Window,
     copies_of,
     expired_in,
     live_share,
+    part_to_compact,
     window_of,
 )
-from anabranch.segstore.domain.table.tail import TailEntry
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.tables.indexer import Indexer
 from anabranch.segstore.shell.tables.log_reader import LogReader
-from anabranch.segstore.shell.tables.parts import TableLimits
+from anabranch.segstore.shell.tables.parts import TableParts
 from anabranch.segstore.shell.tables.tables import Tables
 
-WINDOW_SIZE_BYTES = 1024 * 1024
+WINDOW_SIZE_BYTES = 256 * 1024
+"""A larger window would hold up the event loop."""
 ANSWER_S_MAX = 30.0
 ROUNDS_MAX = 16
 
@@ -51,14 +54,16 @@ class Compactor:
         tables: Tables,
         indexer: Indexer,
         reader: LogReader,
-        limits: TableLimits,
+        *,
+        parts: TableParts,
         clock: Clock,
     ) -> None:
         self._container = container
         self._tables = tables
         self._indexer = indexer
         self._reader = reader
-        self._limits = limits
+        self._parts = parts
+        self._limits = parts.limits
         self._clock = clock
 
     async def run(self) -> None:
@@ -73,7 +78,7 @@ class Compactor:
     async def _try(self, known: SegmentState) -> None:
         try:
             with self._container.residency.pinned(known.name):
-                while await self.compact(known):
+                while await self.compact(known, until=known.length):
                     await self._clock.sleep(0)
         except (AnabranchError, OSError) as error:
             _log.warning(
@@ -81,42 +86,44 @@ class Compactor:
                 segment=known.name, error=str(error),
             )  # fmt: skip
 
-    async def compact(self, known: SegmentState) -> bool:
-        """Compact the oldest window of a table segment if it is due; return whether it was.
+    async def compact(self, known: SegmentState, until: int) -> bool:
+        """Compact the oldest blocks of a table segment if they are due and begin before `until`;
+        return whether they were.
 
         Raises Unavailable, Overloaded and SegmentSealed, and errors of the disk.
         """
         now = self._container.applied.state.living(known.number)
-        if now is None or now.sealed:
+        if now is None or now.sealed or now.start >= until:
             return False
         state, _ = await self._indexer.ready(now.number, now.length)
         size = now.length - now.start
-        too_dead = (
+        sparse = (
             size >= self._limits.compact_size_min
             and live_share(size, state.entries, state.live_size) < self._limits.live_share
         )
-        window = await self._window(now, WINDOW_SIZE_BYTES if too_dead else 1)
-        latest = await self._latest(now, window)
-        expired = expired_in(window, latest, self._clock.now_ms())
-        if not too_dead and not expired:
+        if not sparse and not (await self._due_part(now, 1, sparse=False))[0].blocks:
             return False
+        window, latest = await self._due_part(now, WINDOW_SIZE_BYTES, sparse=sparse)
         await self._move(now, window, latest)
-        if expired:
-            await self._indexer.remove_expired(now.number, expired)
-        return True
+        return bool(window.blocks)
 
-    async def _window(self, known: SegmentState, size: int) -> Window:
+    async def _due_part(
+        self, known: SegmentState, size: int, *, sparse: bool
+    ) -> tuple[Window, Latest]:
+        """What is due of about the first `size` bytes, with the latest entries of its keys."""
         data = await self._reader.blocks(known.name, known.start, size)
-        return window_of(data, known.start)
+        window = await self._parts.reading(lambda: window_of(data, known.start))
+        latest = await self._tables.latest(known.name, tuple(window.entries))
+        return part_to_compact(window, latest, self._now_ms(known), sparse=sparse), latest
 
-    async def _latest(self, known: SegmentState, window: Window) -> dict[bytes, TailEntry | None]:
-        """The latest entry of each key of the window."""
-        return await self._tables.latest(known.name, tuple(window.entries))
+    def _now_ms(self, known: SegmentState) -> int:
+        return time_in(known, self._clock.now_ms())
 
-    async def _move(
-        self, known: SegmentState, window: Window, latest: dict[bytes, TailEntry | None]
-    ) -> None:
-        now_ms = self._clock.now_ms()
+    async def _move(self, known: SegmentState, window: Window, latest: Latest) -> None:
+        now_ms = self._now_ms(known)
+        expired = expired_in(window, latest, now_ms)
+        if expired:
+            await self._indexer.remove_expired(known.number, expired)
         for copies in copies_of(window, latest, now_ms):
             payload = encode_copies(copies, client_id=COMPACTOR, request_number=1, time_ms=now_ms)
             copy = CompactTable(segment=known.name, segment_number=known.number)

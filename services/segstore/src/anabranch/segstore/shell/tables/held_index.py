@@ -2,17 +2,17 @@
 
     closed ──first use──► open ──damage──► damaged ──start_over──► closed, deleted
 
-Calls run in threads. The index is closed only when no call uses it, because the next life of the
-container opens the same directory.
+Calls run in threads. Writes, opening and closing run one after the other in one thread, and only
+there the index is opened and closed: a caller that stops waiting for it leaves nothing open that
+nobody knows. The next life of the container opens the same directory.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
 
-from anabranch.common.errors import IndexDamaged, Unavailable
+from anabranch.common.errors import AnabranchError, IndexDamaged, Unavailable
 from anabranch.segstore.ports_table import TableIndex
 from anabranch.segstore.shell.tables.parts import Run, TableParts
 
@@ -30,11 +30,7 @@ class HeldIndex:
         self._parts = parts
         self._on_damaged = on_damaged
         self._index: TableIndex | None = None
-        self._opening = asyncio.Lock()
-        self._using = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
-        self._closed = False
+        self._ended = False
         self.damaged = False
         self.life = 1
 
@@ -46,48 +42,53 @@ class HeldIndex:
         return await self._use(self._parts.reading, work, life)
 
     async def write(self, work: Callable[[TableIndex], T]) -> T:
-        """Call the index after all earlier writes. Raises as `read`."""
+        """Call the index after all earlier writes. Raises as `read`, and NoRoom, Overloaded."""
         return await self._use(self._parts.writing, work)
 
     async def start_over(self) -> None:
-        """Delete the damaged index; the next call opens an empty one."""
-        await self._close()
+        """Delete the damaged index; the next call opens an empty one. Raises errors of the disk."""
+        await self._parts.writing(self._close)
         await self._parts.writing(lambda: self._parts.indexes.destroy(self._directory))
         self.life += 1
         self.damaged = False
 
     async def end(self) -> None:
         """Close for good, because the container ended. It waits for calls in progress."""
-        self._closed = True
-        await self._close()
+        self._ended = True
+        try:
+            await self._parts.writing(self._close)
+        except (AnabranchError, OSError) as error:
+            _log.warning(
+                "the index of a container's tables could not be closed",
+                container=self._container, error=str(error),
+            )  # fmt: skip
 
     async def _use(self, run: Run, work: Callable[[TableIndex], T], life: int | None = None) -> T:
-        self._using += 1
-        self._unused.clear()
         try:
-            index = await self._opened()
+            if self._index is None and not self._is_out_of_use:
+                await self._parts.writing(self._open)
+            index = self._index
+            if index is None or self._is_out_of_use:
+                raise Unavailable("the index of the table is not open")
             if life not in (None, self.life):
                 raise Unavailable("the index of the table was built anew")
             return await run(lambda: work(index))
         except IndexDamaged as error:
             self._note_damage(error)
             raise Unavailable("the index of the table is being built anew") from error
-        finally:
-            self._using -= 1
-            if self._using == 0:
-                self._unused.set()
 
-    async def _opened(self) -> TableIndex:
-        if self._closed or self.damaged:
-            raise Unavailable("the index of the table is not open")
-        if self._index is None:
-            async with self._opening:
-                if self._index is None:
-                    self._index = await self._parts.writing(self._open)
-        return self._index
+    @property
+    def _is_out_of_use(self) -> bool:
+        return self._ended or self.damaged
 
-    def _open(self) -> TableIndex:
-        return self._parts.indexes.open(self._directory)
+    def _open(self) -> None:
+        if self._index is None and not self._is_out_of_use:
+            self._index = self._parts.indexes.open(self._directory)
+
+    def _close(self) -> None:
+        index, self._index = self._index, None
+        if index is not None:
+            index.close()
 
     def _note_damage(self, error: IndexDamaged) -> None:
         if not self.damaged:
@@ -97,9 +98,3 @@ class HeldIndex:
                 container=self._container, error=str(error),
             )  # fmt: skip
             self._on_damaged()
-
-    async def _close(self) -> None:
-        await self._unused.wait()
-        index, self._index = self._index, None
-        if index is not None:
-            await self._parts.writing(index.close)

@@ -7,20 +7,29 @@
     first use of a table ──► the index's state fits the log? ──no──► cleared, built from the start
 
 A pass takes what the tail has, or reads the log where the tail does not reach back to. An index is
-continued only if it ends within the segment and its last block is the one in the log; an older
-copy, one of another life, and a damaged one are built anew, while all other work goes on. Updates
-leave the tails one pass after they were indexed, so that a look-up that began before may still be
-used. A table whose log cannot be read is tried again after a pause; other tables go on.
+continued only if it ends within the segment and its last block is the one in the log; one of
+another life, and a damaged one are built anew, while all other work goes on. Updates leave the
+tails one pass after they were indexed, or soon after the last pass, but not during a look-up that
+began before. A table whose log cannot be read is tried again after a pause; other tables go on.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 import structlog
 from crc32c import crc32c
 
-from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptBlock,
+    DiskFailed,
+    FormatTooNew,
+    InvalidRequest,
+    SegmentTruncated,
+    Unavailable,
+)
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.block import parse_header
 from anabranch.segstore.ports_table import IndexState, TableIndex
@@ -32,10 +41,11 @@ from anabranch.segstore.shell.tables.log_reader import LogReader
 from anabranch.segstore.shell.tables.parts import TableParts
 from anabranch.segstore.shell.tables.passes import IndexPass, merged, parsed
 
-PASS_ENTRIES_MAX = 4096
 READ_SIZE_BYTES_MAX = 1024 * 1024
 WAIT_S_MAX = 30.0
 """How long a look-up waits for the index."""
+REST_S = 1.0
+"""How long the updates of the last pass stay in the tails, for look-ups that began before it."""
 
 T = TypeVar("T")
 
@@ -70,8 +80,13 @@ class Indexer:
         self._due: dict[int, None] = {}
         self._failures: dict[int, int] = {}
         self._gone: list[int] = []
+        self._resting: set[int] = set()
+        """Tables whose last updates leave the tails soon."""
         self._wanted = asyncio.Event()
         self._waiting: dict[int, list[tuple[int, asyncio.Future[Ready]]]] = {}
+        self._looking: dict[int, list[int]] = {}
+        """What the index had when look-ups began that have not ended, by table."""
+        self._ended = False
         container.on_tables = self.note_changes
 
     # --- what others ask ----------------------------------------------------------------------
@@ -83,12 +98,6 @@ class Indexer:
         self._gone += gone
         self._wanted.set()
 
-    def unindexed(self, number: int) -> int:
-        """Bytes of a table segment that the index lacks, as far as it is known."""
-        known = self._container.pending.living(number)
-        state = self._states.get(number)
-        return known.length - state.indexed if known is not None and state is not None else 0
-
     async def ready(self, number: int, offset: int) -> "Ready":
         """Wait until the index has everything before `offset` of a segment that stays resident.
 
@@ -97,6 +106,8 @@ class Indexer:
         state = self._states.get(number)
         if state is not None and state.indexed >= offset and not self._held.damaged:
             return Ready(state, self._held.life)
+        if self._ended:
+            raise Unavailable("the container ended")
         future: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(number, []).append((offset, future))
         self._due[number] = None
@@ -106,6 +117,19 @@ class Indexer:
                 return await future
         except TimeoutError as error:
             raise Unavailable("the table's index was not ready in time", number=number) from error
+
+    @contextmanager
+    def looking(self, ready: Ready) -> Iterator[None]:
+        """Keep in the tails, as long as memory allows, what the index lacks that was `ready`: the
+        finding of a look-up within the block is then of use."""
+        begun = self._looking.setdefault(ready.state.number, [])
+        begun.append(ready.state.indexed)
+        try:
+            yield
+        finally:
+            begun.remove(ready.state.indexed)
+            if not begun:
+                del self._looking[ready.state.number]
 
     async def read(self, life: int, work: Callable[[TableIndex], T]) -> T:
         """Call the index in a thread; `life` as `ready` returned it. Raises Unavailable (also if
@@ -120,17 +144,21 @@ class Indexer:
 
     async def run(self) -> None:
         """Index until cancelled, because the container ended."""
+        # The updates that a replay found wait in memory.
+        self.note_changes(set(self._container.applied.state.tables), [])
         try:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
                 if self._held.damaged:
                     await self._start_over()
-                while self._gone:
-                    await self._forget(self._gone.pop())
-                while self._due and not self._held.damaged:
-                    await self._turn(next(iter(self._due)))
+                while (self._gone or self._due) and not self._held.damaged:
+                    if self._gone:
+                        await self._forget(self._gone.pop())
+                    else:
+                        await self._turn(next(iter(self._due)))
         finally:
+            self._ended = True
             self._fail_all(Unavailable("the container ended"))
             await self._held.end()
 
@@ -151,12 +179,13 @@ class Indexer:
     async def _forget(self, number: int) -> None:
         """A table segment was deleted."""
         self._due.pop(number, None)
+        self._failures.pop(number, None)
+        self._states.pop(number, None)
         self._fail(number, Unavailable("the table segment was deleted"))
-        if self._states.pop(number, None) is not None:
-            try:
-                await self._held.write(lambda index: index.clear(number))
-            except (AnabranchError, OSError) as error:
-                _log.warning("rows of a deleted table stay in the index", error=str(error))
+        try:
+            await self._held.write(lambda index: index.clear(number))
+        except (AnabranchError, OSError) as error:
+            _log.warning("rows of a deleted table stay in the index", error=str(error))
 
     async def _turn(self, number: int) -> None:
         """One pass over a table, which is due again if it is still behind."""
@@ -166,12 +195,17 @@ class Indexer:
             self._fail(number, Unavailable("the table segment is not resident"))
             return
         try:
-            state = await self._state(known)
-            if state.indexed < known.length:
-                await self._pass(known, state)
-                self._due[number] = None
+            with self._container.residency.pinned(known.name):
+                state = await self._state(known)
+                if state.indexed < known.length:
+                    await self._pass(known, state)
+                    self._due[number] = None
+        except SegmentTruncated:
+            self._due[number] = None  # by a compaction that had begun before the index was lost
+            return
         except (AnabranchError, OSError) as error:
-            self._failed(known, error)
+            if not self._held.damaged:  # otherwise the waiters wait for the next index
+                self._failed(known, error)
             return
         self._failures.pop(number, None)
         self._wake(number)
@@ -196,26 +230,30 @@ class Indexer:
         """The state of the index for a table, checked against the log at the first use."""
         number = known.number
         state = self._states.get(number)
-        if state is not None:
+        if state is not None and state.indexed >= known.start:
             return state
-        state = await self._held.read(lambda index: index.state(number))
-        if state is None or not await self._continues(known, state):
-            if state is not None:
+        stored = await self._held.read(lambda index: index.state(number))
+        if stored is None or not await self._continues(known, stored):
+            if stored is not None:
                 _log.warning(
                     "the index of a table segment does not fit its log and is built anew",
-                    segment=known.name, indexed=state.indexed, length=known.length,
+                    segment=known.name, indexed=stored.indexed, length=known.length,
                 )  # fmt: skip
+            self._states.pop(number, None)
             await self._held.write(lambda index: index.clear(number))
-            state = IndexState(number, indexed=known.start, complete_from=known.start)
-        self._states[number] = state
-        return state
+            stored = IndexState(number, indexed=known.start, complete_from=known.start)
+        self._states[number] = stored
+        return stored
 
     async def _continues(self, known: SegmentState, state: IndexState) -> bool:
         """Whether the index was built from this log and can be continued."""
         if not known.start <= state.indexed <= known.length or state.anchor < known.start:
             return False
-        data = await self._reader.blocks(known.name, state.anchor, 1)
-        size = parse_header(data).size
+        try:
+            data = await self._reader.blocks(known.name, state.anchor, 1)
+            size = parse_header(data).size
+        except (CorruptBlock, FormatTooNew, InvalidRequest, SegmentTruncated):
+            return False  # in this log, no block begins there
         same = crc32c(memoryview(data)[:size]) == state.anchor_crc
         return same and state.anchor + size == state.indexed
 
@@ -226,18 +264,41 @@ class Indexer:
             return index.write(now, found.end, found.anchor, found.entries, found.requests)
 
         await self._change(known.number, write)
-        tail = self._container.applied.state.tables.get(known.number)
-        if tail is not None:
-            dropped = self._container.segments.drop_from_tails(known.number, state.indexed)
-            self._parts.hot.replace(tail, dropped)
+        self._drop(known.number, state.indexed)
+        self._drop_rest_later(known.number)
+
+    def _drop_rest_later(self, number: int) -> None:
+        if number not in self._resting:
+            self._resting.add(number)
+            self._call_later(REST_S, lambda: self._drop_rest(number))
+
+    def _drop_rest(self, number: int) -> None:
+        self._resting.discard(number)
+        state = self._states.get(number)
+        if state is not None and not self._drop(number, state.indexed):
+            self._drop_rest_later(number)
+
+    def _drop(self, number: int, offset: int) -> bool:
+        """Drop the updates before `offset`, which the index has, from the tails; False if a look-up
+        needs some of them."""
+        tail = self._container.applied.state.tables.get(number)
+        if tail is None:
+            return True
+        needed = min(self._looking.get(number, (offset,)))
+        fits = tail.size <= self._parts.limits.unindexed_max // 2
+        least = min(offset, needed) if fits else offset
+        self._parts.hot.replace(tail, self._container.segments.drop_from_tails(number, least))
+        return least == offset
 
     async def _found(self, known: SegmentState, state: IndexState) -> IndexPass:
-        tail = self._container.applied.state.tables[known.number]
+        tail = self._container.applied.state.tables.get(known.number)
+        if tail is None:
+            raise Unavailable("the table segment was deleted", segment=known.name)
         if tail.kept_from <= state.indexed:
-            return merged(tail.changes_from(state.indexed), PASS_ENTRIES_MAX)
+            return merged(tail.changes_from(state.indexed))
         size = min(READ_SIZE_BYTES_MAX, known.length - state.indexed)
         data = await self._reader.blocks(known.name, state.indexed, size)
-        return await self._parts.reading(lambda: parsed(data, state.indexed, PASS_ENTRIES_MAX))
+        return await self._parts.reading(lambda: parsed(data, state.indexed))
 
     async def _change(
         self, number: int, work: Callable[[TableIndex, IndexState], IndexState]

@@ -19,29 +19,35 @@ class IndexPass:
     requests: dict[bytes, Requests]
 
 
-def merged(changes: Iterable[TableChange], entries_max: int) -> IndexPass:
+ENTRIES_MAX = 4096
+SIZE_BYTES_MAX = 2 * 1024 * 1024
+"""Of one pass, unless one change alone has more."""
+
+
+def merged(changes: Iterable[TableChange]) -> IndexPass:
     """The merger of changes, which follow each other: at least the first one, and more until they
-    have `entries_max` entries."""
+    have `ENTRIES_MAX` entries or `SIZE_BYTES_MAX`."""
     entries: dict[bytes, TailEntry] = {}
     requests: dict[bytes, Requests] = {}
-    end, anchor = 0, (0, 0)
+    end, anchor, size = 0, (0, 0), 0
     for change in changes:
         entries.update(change.entries)
         if not change.copies:
             requests.setdefault(change.client_id, {})[change.request_number] = change.outcome
         end, anchor = change.end, (change.offset, change.crc)
-        if len(entries) >= entries_max:
+        size += change.end - change.offset
+        if len(entries) >= ENTRIES_MAX or size >= SIZE_BYTES_MAX:
             break
     assert end > 0, "a pass has at least one change"
     return IndexPass(end, anchor, entries, requests)
 
 
-def parsed(data: Bytes, offset: int, entries_max: int) -> IndexPass:
+def parsed(data: Bytes, offset: int) -> IndexPass:
     """The merger of the whole blocks in `data`, which begin at `offset` of their segment.
 
     Raises CorruptBlock, MalformedBlock, FormatTooNew.
     """
-    return merged(_changes(memoryview(data), offset), entries_max)
+    return merged(_changes(memoryview(data), offset))
 
 
 def _changes(data: memoryview, offset: int) -> Iterable[TableChange]:

@@ -22,7 +22,7 @@ class TableLoops:
         self._indexer = Indexer(container, reader, parts, around.call_later, around.back_off_s)
         self.tables = Tables(container, self._indexer, parts, around.clock)
         self.compactor = Compactor(
-            container, self.tables, self._indexer, reader, parts.limits, around.clock
+            container, self.tables, self._indexer, reader, parts=parts, clock=around.clock
         )
 
     async def run(self) -> None:

@@ -3,12 +3,12 @@
     key ──► tail of the durable updates ──► entries that were read before ──► index
 
 Look-ups wait until the index has what the tail has dropped. Those that arrive while the index is
-being read go into one call of it. If the tail drops updates during a look-up, the look-up checks
-whether its finding includes them, and otherwise repeats.
+being read go into one call of it. As long as memory allows, the tail drops nothing that the finding
+of a look-up lacks; the look-up checks this, and otherwise repeats.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,13 +20,13 @@ from anabranch.common.wire.messages import ScanEntries, TableDescribed
 from anabranch.common.wire.table import NO_ROW, Row
 from anabranch.segstore.domain.container.circumstances import InIndex
 from anabranch.segstore.domain.container.decide import gone
+from anabranch.segstore.domain.table.decide import time_in
 from anabranch.segstore.domain.table.tail import Findings, TailEntry
 from anabranch.segstore.ports_table import IndexPage, IndexState, Remembered, TableIndex
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.tables.indexer import Indexer
 from anabranch.segstore.shell.tables.parts import TableParts
 
-GET_KEYS_MAX = 10_000
 SCAN_COUNT_MAX = 10_000
 ANSWER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 ROUNDS_MAX = 16
@@ -75,17 +75,19 @@ class Tables:
         self._wanted = asyncio.Event()
         self._under_way = 0
         self._waiting_size = 0
+        self._ended = False
 
     # --- updates ------------------------------------------------------------------------------
 
     def check_room(self, segment: str) -> None:
-        """Raises Overloaded if the index is too far behind the segment."""
+        """Raises Overloaded if the index is so far behind that the tail is too large."""
         known = self._container.pending.segments.get(segment)
-        if not isinstance(known, SegmentState):
-            return
-        behind, limit = self._indexer.unindexed(known.number), self._parts.limits.unindexed_max
-        if behind > limit:
-            raise Overloaded("the index of the table is too far behind", behind=behind, limit=limit)
+        tail = self._container.pending.tables.get(getattr(known, "number", 0))
+        limit = self._parts.limits.unindexed_max
+        if tail is not None and tail.size > limit:
+            raise Overloaded(
+                "the index of the table is too far behind", behind=tail.size, limit=limit
+            )
 
     @contextmanager
     def waiting(self, size: int) -> Iterator[None]:
@@ -102,34 +104,37 @@ class Tables:
 
     async def find(self, segment: str, place: InIndex) -> Findings:
         """What an update's decision depends on. Raises Unavailable, and errors of the disk."""
+
+        def read(index: TableIndex) -> Remembered:
+            return index.requests(place.number, place.client_id)
+
         with self._container.residency.pinned(segment):
-            state, life = await self._indexer.ready(place.number, place.kept_from)
-
-            def read(index: TableIndex) -> Remembered:
-                return index.requests(place.number, place.client_id)
-
-            remembered = await self._indexer.read(life, read)
-            entries = await self._entries(place.number, life, sorted(place.keys))
+            ready = await self._indexer.ready(place.number, place.kept_from)
+            with self._indexer.looking(ready):
+                remembered = await self._indexer.read(ready.life, read)
+                entries = await self._entries(place.number, ready.life, sorted(place.keys))
         return Findings(
             place.number,
-            state.indexed,
-            remembered.complete_from,
+            ready.state.indexed,
+            # An index of a log without blocks has no row that says where it was complete from.
+            max(remembered.complete_from, ready.state.complete_from),
+            place.new_since,
             dict(zip(sorted(place.keys), entries, strict=True)),
             remembered.requests,
         )
 
     # --- reads --------------------------------------------------------------------------------
 
-    def get_now(self, segment: str, keys: Sequence[bytes]) -> Rows | None:
+    def get_now(self, segment: str, keys: Sequence[bytes], size_max: int) -> Rows | None:
         """The rows of the keys in their order, without keys; None if the index must be asked.
 
         Raises SegmentNotFound, InvalidRequest, Unavailable.
         """
         known = self._known(segment)
         found = self._in_memory(known.number, keys)
-        return None if len(found) < len(set(keys)) else self._rows(known, keys, found)
+        return None if len(found) < len(set(keys)) else self._rows(known, keys, found, size_max)
 
-    async def get(self, segment: str, keys: Sequence[bytes]) -> Rows:
+    async def get(self, segment: str, keys: Sequence[bytes], size_max: int) -> Rows:
         """As `get_now`, from the index where necessary. Also raises errors of the disk."""
         if self._under_way + len(keys) > UNDER_WAY_KEYS_MAX:
             raise Overloaded("too many look-ups wait for the index", limit=UNDER_WAY_KEYS_MAX)
@@ -137,7 +142,7 @@ class Tables:
         try:
             with self._container.residency.pinned(segment):
                 known, found = await self._find(segment, keys, keep=True)
-            return self._rows(known, keys, found)
+            return self._rows(known, keys, found, size_max)
         finally:
             self._under_way -= len(keys)
 
@@ -150,25 +155,26 @@ class Tables:
         self, segment: str, keys: Sequence[bytes], *, keep: bool
     ) -> tuple[SegmentState, dict[bytes, TailEntry | None]]:
         """The segment, and the entry of each key in it; `keep` those that are read."""
+        tails = self._container.applied.state.tables
         for _ in range(ROUNDS_MAX):
-            known = self._known(segment)
-            number = known.number
+            number = self._known(segment).number
+            ready = await self._indexer.ready(number, tails[number].kept_from)
+            if self._known(segment).number != number:
+                continue
             found = self._in_memory(number, keys)
             missing = [key for key in dict.fromkeys(keys) if key not in found]
-            if not missing:
-                return known, found
-            kept_from = self._container.applied.state.tables[number].kept_from
-            state, life = await self._indexer.ready(number, kept_from)
-            entries = await self._entries(number, life, missing)
+            with self._indexer.looking(ready):
+                entries = await self._entries(number, ready.life, missing)
             known = self._known(segment)
-            tail = self._container.applied.state.tables.get(number)
-            if tail is None or known.number != number or state.indexed < tail.kept_from:
+            if known.number != number or ready.state.indexed < tails[number].kept_from:
                 continue
+            tail = tails[number]
             for key, entry in zip(missing, entries, strict=True):
                 found[key] = entry
                 if keep:
                     self._parts.hot.keep(tail, key, entry)
-            # Updates that became durable meanwhile count for all keys, as in one moment.
+            # The tail still has all updates since `found` was begun: with them, the entries of all
+            # keys are those of one moment.
             found |= {key: tail.entries[key] for key in keys if key in tail.entries}
             return known, found
         raise Unavailable("the table changed faster than its entries could be read")
@@ -182,28 +188,19 @@ class Tables:
         with self._container.residency.pinned(request.segment):
             known = self._known(request.segment)
             state, life = await self._indexer.ready(known.number, known.length)
-            start = request.start
-            while True:
-                page = await self._page(known.number, life, request, start, size_max)
-                now_ms = self._clock.now_ms()
-                rows = [
-                    Row(key, entry.version, entry.expires_ms, entry.value or b"")
-                    for key, entry in page.rows
-                    if entry.lives(now_ms)
-                ]
-                if rows or not page.more:
-                    return Rows(known.number, state.indexed, rows, page.more)
-                start = page.rows[-1][0] + b"\0"
+            now_ms = time_in(self._known(request.segment), self._clock.now_ms())
 
-    async def _page(
-        self, number: int, life: int, request: ScanEntries, start: bytes, size_max: int
-    ) -> IndexPage:
-        def read(index: TableIndex) -> IndexPage:
-            return index.scan(
-                number, start, request.end, request.count_max, size_max, values=request.values
-            )
+            def read(index: TableIndex) -> IndexPage:
+                return index.scan(
+                    known.number, request.start, request.end, request.count_max, size_max,
+                    values=request.values, now_ms=now_ms,
+                )  # fmt: skip
 
-        return await self._indexer.read(life, read)
+            page = await self._indexer.read(life, read)
+            if self._known(request.segment).number != known.number:
+                raise Unavailable("the table segment was replaced during the scan")
+        rows = [Row(key, at, until, value or b"") for key, (at, until, value) in page.rows]
+        return Rows(known.number, state.indexed, rows, page.more)
 
     async def describe(self, segment: str) -> TableDescribed:
         """Raises SegmentNotFound, InvalidRequest, Unavailable, and errors of the disk."""
@@ -236,16 +233,21 @@ class Tables:
         return found
 
     def _rows(
-        self, known: SegmentState, keys: Sequence[bytes], found: Mapping[bytes, TailEntry | None]
+        self,
+        known: SegmentState,
+        keys: Sequence[bytes],
+        found: Mapping[bytes, TailEntry | None],
+        size_max: int,
     ) -> Rows:
-        """The rows of the first keys, until they have `ANSWER_SIZE_BYTES_MAX`."""
-        now_ms = self._clock.now_ms()
+        """The rows of the first keys, at least one, and more until they have `size_max` bytes."""
+        now_ms = time_in(known, self._clock.now_ms())
+        limit = min(size_max, ANSWER_SIZE_BYTES_MAX)
         rows: list[Row] = []
         size = 0
         for key in keys:
             row = _row(found[key], now_ms)
             size += len(row.value)
-            if rows and size > ANSWER_SIZE_BYTES_MAX:
+            if rows and size > limit:
                 return Rows(known.number, known.length, rows, more=True)
             rows.append(row)
         return Rows(known.number, known.length, rows)
@@ -257,6 +259,8 @@ class Tables:
     ) -> list[TailEntry | None]:
         if not keys:
             return []
+        if self._ended:
+            raise Unavailable("the container ended")
         asked = _Asked(number, life, list(keys))
         self._asked.append(asked)
         self._wanted.set()
@@ -264,16 +268,17 @@ class Tables:
 
     async def run(self) -> None:
         """Read the index for the look-ups that wait, all of them at once, until cancelled."""
+        asked: list[_Asked] = []
         try:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
                 asked, self._asked = self._asked, []
-                for life in {each.life for each in asked}:
+                for life in sorted({each.life for each in asked}):
                     await self._answer(life, [each for each in asked if each.life == life])
         finally:
-            for each in self._asked:
-                each.future.cancel()
+            self._ended = True
+            _fail((*asked, *self._asked), Unavailable("the container ended"))
 
     async def _answer(self, life: int, asked: Sequence[_Asked]) -> None:
         def read(index: TableIndex) -> list[list[TailEntry | None]]:
@@ -282,13 +287,17 @@ class Tables:
         try:
             found = await self._indexer.read(life, read)
         except (AnabranchError, OSError) as error:
-            for each in asked:
-                if not each.future.done():
-                    each.future.set_exception(error)
+            _fail(asked, error)
             return
         for each, entries in zip(asked, found, strict=True):
             if not each.future.done():
                 each.future.set_result(entries)
+
+
+def _fail(asked: Iterable[_Asked], error: AnabranchError | OSError) -> None:
+    for each in asked:
+        if not each.future.done():
+            each.future.set_exception(error)
 
 
 def _row(entry: TailEntry | None, now_ms: int) -> Row:

@@ -6,6 +6,9 @@ blocks as they would be stored, and the answers to the last requests of each cli
 
 from dataclasses import dataclass, field
 
+from anabranch.common.contracts.tables import (
+    TableDescription,
+)
 from anabranch.common.errors import (
     BadPacket,
     InvalidRequest,
@@ -46,7 +49,7 @@ from anabranch.common.wire.table import (
     parse_table_block,
     stamped,
 )
-from kit.fake_segstore import FakeSegment
+from kit.fake_segstore import FakeSegment, FakeSegmentStore
 
 
 @dataclass
@@ -58,7 +61,7 @@ class FakeTable(FakeSegment):
     answers: dict[bytes, dict[int, TableUpdated]] = field(default_factory=dict)
     """By client and request number."""
     updates: list[TableBlock] = field(default_factory=list)
-    """The requests that were performed, as they arrived."""
+    """The blocks that updates have left, with the performed entries alone."""
 
     def answer(self, request: Request, payload: bytes) -> tuple[Message, bytes]:
         match request:
@@ -97,7 +100,6 @@ class FakeTable(FakeSegment):
         if kept:
             offset = len(self.data)
             self._append(stamped(kept_entries(payload, kept, refusals), self.now_ms))
-            self.updates.append(block)
         told = TableUpdated(
             segment_number=self.number,
             version=offset if kept else ABSENT,
@@ -150,6 +152,8 @@ class FakeTable(FakeSegment):
     def _append(self, payload: bytes) -> None:
         """What is stored is what counts: the entries follow from the block."""
         block = parse_table_block(payload, len(self.data))
+        if not block.copies:
+            self.updates.append(block)
         self.data += payload
         self.boundaries.append(len(self.data))
         self.times.append(self.now_ms)
@@ -229,3 +233,10 @@ def _terms(request: UpdateTable, count: int) -> tuple[list[int], list[int]]:
     if sum(units) != count or not all(units):
         raise InvalidRequest("the units do not fit the entries")
     return conditions, units
+
+
+def segments_of(described: TableDescription, store: FakeSegmentStore) -> list[FakeTable]:
+    """The table segments of the partitions."""
+    found = [store.segments[each.segment] for each in described.partitions]
+    assert all(isinstance(each, FakeTable) for each in found)
+    return [each for each in found if isinstance(each, FakeTable)]
