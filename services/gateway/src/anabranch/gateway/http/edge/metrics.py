@@ -67,12 +67,7 @@ class GatewayMetrics:
         )
         self._define_tables(metrics, open_tables)
         self._define_tunnels(metrics)
-        metrics.gauge(
-            "anabranch_gateway_group_readers",
-            "Readers of groups held for callers",
-            group_readers,
-            ("state",),
-        )
+        _define_group_readers(metrics, group_readers)
 
     def _define_tables(self, metrics: Metrics, open_tables: Callable[[], int]) -> None:
         metrics.counter(
@@ -111,3 +106,14 @@ class GatewayMetrics:
     def cut_off(self, reason: str) -> None:
         """Count a connection that was refused or ended; the reason is an error's code."""
         self._cut_off[(reason,)] += 1
+
+
+def _define_group_readers(
+    metrics: Metrics, group_readers: Callable[[], Mapping[tuple[str, ...], int]]
+) -> None:
+    metrics.gauge(
+        "anabranch_gateway_group_readers",
+        "Readers of groups held for callers",
+        group_readers,
+        ("state",),
+    )
