@@ -25,9 +25,9 @@ QUERIES = {name: asked.query for name, asked in kvt.QUERIES.items()}
 
 @dataclass
 class FakeTables:
-    """`store` has the partitions; `now_ms` is the time of creations."""
+    """`store` serves the segment of this name; `now_ms` is the time of creations."""
 
-    store: Callable[[], FakeSegmentStore | None]
+    store: Callable[[str], FakeSegmentStore | None]
     now_ms: Callable[[], int]
     tables: dict[TableRef, KvTable] = field(default_factory=dict)
     revision: int = 0
@@ -63,9 +63,9 @@ class FakeTables:
         store.segments.setdefault(name, FakeTable(number=self._created))
 
     def _for_each(self, table: KvTable, change: Callable[[FakeSegmentStore, str], object]) -> None:
-        store = self.store()
-        if store is not None:
-            for name in table.all_names():
+        for name in table.all_names():
+            store = self.store(name)
+            if store is not None:
                 change(store, name)
 
     def forget(self, scope: str) -> None:

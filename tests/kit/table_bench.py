@@ -79,8 +79,6 @@ class TableBench:
         self.controller.tables.perform(
             SealTable(command_id="seal", scope=self.ref.scope, table=self.ref.table)
         )
-        for each in self.segments:
-            each.sealed = True
 
     def delete(self) -> None:
         """Delete the table with its segments."""
@@ -91,9 +89,6 @@ class TableBench:
                 table=self.ref.table,
             )
         )
-        for each in self.described.partitions:
-            for store in (self.store, self.other):
-                store.segments.pop(each.segment, None)
 
     def recreate(self, config: TableConfig) -> None:
         """Delete the table, and create another one under its name."""

@@ -102,8 +102,21 @@ class Tables:
         finally:
             self._waiting_size -= size
 
+    def find_now(self, place: InIndex) -> Findings | None:
+        """What an update's decision depends on, if memory has all of it."""
+        tail = self._container.applied.state.tables.get(place.number)
+        if tail is None or place.new_since < place.kept_from:
+            return None
+        entries: dict[bytes, TailEntry | None] = {}
+        for key in place.keys:
+            kept = self._parts.hot.look(tail, key)
+            if kept is None:
+                return None
+            entries[key] = kept[0]
+        return Findings(place.number, tail.kept_from, 0, place.new_since, entries, {})
+
     async def find(self, segment: str, place: InIndex) -> Findings:
-        """What an update's decision depends on. Raises Unavailable, and errors of the disk."""
+        """As `find_now`, from the index. Raises Unavailable, and errors of the disk."""
 
         def read(index: TableIndex) -> Remembered:
             return index.requests(place.number, place.client_id)
@@ -112,14 +125,20 @@ class Tables:
             ready = await self._indexer.ready(place.number, place.kept_from)
             with self._indexer.looking(ready):
                 remembered = await self._indexer.read(ready.life, read)
-                entries = await self._entries(place.number, ready.life, sorted(place.keys))
+                keys = sorted(place.keys)
+                entries = await self._entries(place.number, ready.life, keys)
+            found = dict(zip(keys, entries, strict=True))
+            tail = self._container.applied.state.tables.get(place.number)
+            if tail is not None and tail.kept_from <= ready.state.indexed:
+                for key, entry in found.items():
+                    self._parts.hot.keep(tail, key, entry)
         return Findings(
             place.number,
             ready.state.indexed,
             # An index of a log without blocks has no row that says where it was complete from.
             max(remembered.complete_from, ready.state.complete_from),
             place.new_since,
-            dict(zip(sorted(place.keys), entries, strict=True)),
+            found,
             remembered.requests,
         )
 
