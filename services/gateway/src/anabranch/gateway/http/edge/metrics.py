@@ -54,6 +54,17 @@ class GatewayMetrics:
             "Bytes of request bodies received",
             lambda: self.body_bytes,
         )
+        self._define_events(metrics, open_writers)
+        self._define_tables(metrics, open_tables)
+        self._define_tunnels(metrics)
+        metrics.gauge(
+            "anabranch_gateway_group_readers",
+            "Readers of groups held for callers",
+            group_readers,
+            ("state",),
+        )
+
+    def _define_events(self, metrics: Metrics, open_writers: Callable[[], int]) -> None:
         metrics.counter(
             "anabranch_gateway_events_in_total", "Events stored", lambda: self.events_in
         )
@@ -65,9 +76,6 @@ class GatewayMetrics:
             "Streams and transactions with an open writer",
             open_writers,
         )
-        self._define_tables(metrics, open_tables)
-        self._define_tunnels(metrics)
-        _define_group_readers(metrics, group_readers)
 
     def _define_tables(self, metrics: Metrics, open_tables: Callable[[], int]) -> None:
         metrics.counter(
@@ -106,14 +114,3 @@ class GatewayMetrics:
     def cut_off(self, reason: str) -> None:
         """Count a connection that was refused or ended; the reason is an error's code."""
         self._cut_off[(reason,)] += 1
-
-
-def _define_group_readers(
-    metrics: Metrics, group_readers: Callable[[], Mapping[tuple[str, ...], int]]
-) -> None:
-    metrics.gauge(
-        "anabranch_gateway_group_readers",
-        "Readers of groups held for callers",
-        group_readers,
-        ("state",),
-    )
