@@ -10,6 +10,7 @@ from kit.gateway_bench import GatewayBench
 TABLES = "/v1/scopes/plant/tables"
 TABLE = f"{TABLES}/latest"
 ENTRIES = f"{TABLE}/entries"
+BATCH, LOOK_UP = f"{TABLE}/batch", f"{TABLE}/look-up"
 ALL_LINES = {"accept": "application/x-ndjson"}
 
 
@@ -37,3 +38,18 @@ async def all_entries(g: GatewayBench, **query: Any) -> list[dict[str, Any]]:
     answer: httpx.Response = await g.http.get(ENTRIES, params=query, headers=ALL_LINES)
     assert answer.status_code == 200, answer.text
     return [httpx.Response(200, content=line).json() for line in answer.content.splitlines()]
+
+
+FRUITS = ("apple", "apricot", "banana", "cherry", "date", "elderberry", "fig")
+
+
+async def fill(g: GatewayBench, **config: Any) -> None:
+    """Make the table with all fruits, each with its number as value."""
+    await make_table(g, **config)
+    for number, key in enumerate(FRUITS):
+        await put(g, key, value=str(number))
+
+
+def keys_of(entries: list[dict[str, Any]]) -> list[str]:
+    """The keys of records."""
+    return [entry["key"] for entry in entries]

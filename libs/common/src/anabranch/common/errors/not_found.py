@@ -65,7 +65,7 @@ class VersionCompacted(NotFound):
     code = "version-compacted"
     default_remedy = Remedy(
         "watch from a snapshot: all entries, and then every change",
-        api="`table.watch()` begins with all entries, and goes on with every change",
+        api="`client.table(...).watch()` begins with all entries, and goes on with every change",
         http="`GET {table_path}/changes?from=snapshot` begins with all entries",
         command="`anabranch table watch {table} --from snapshot` begins with all entries",
     )

@@ -54,6 +54,17 @@ class GatewayMetrics:
             "Bytes of request bodies received",
             lambda: self.body_bytes,
         )
+        self._define_events(metrics, open_writers)
+        self._define_tables(metrics, open_tables)
+        self._define_tunnels(metrics)
+        metrics.gauge(
+            "anabranch_gateway_group_readers",
+            "Readers of groups held for callers",
+            group_readers,
+            ("state",),
+        )
+
+    def _define_events(self, metrics: Metrics, open_writers: Callable[[], int]) -> None:
         metrics.counter(
             "anabranch_gateway_events_in_total", "Events stored", lambda: self.events_in
         )
@@ -64,14 +75,6 @@ class GatewayMetrics:
             "anabranch_gateway_open_writers",
             "Streams and transactions with an open writer",
             open_writers,
-        )
-        self._define_tables(metrics, open_tables)
-        self._define_tunnels(metrics)
-        metrics.gauge(
-            "anabranch_gateway_group_readers",
-            "Readers of groups held for callers",
-            group_readers,
-            ("state",),
         )
 
     def _define_tables(self, metrics: Metrics, open_tables: Callable[[], int]) -> None:
