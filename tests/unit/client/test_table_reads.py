@@ -133,11 +133,15 @@ async def test_many_long_keys_are_looked_up_in_several_requests(
 
 
 async def test_a_look_up_that_no_store_answers_fails_in_time() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05, ack_timeout_s=0.02) as table:
-        b.fault(held)
-        for told in await together(table.get("a"), table.get_many(["b", "c"]), table.exists("d")):
-            assert isinstance(told, Unavailable)
-        b.fault(no_faults)
+    async with table_bench(ONE) as b, b.table() as table:
+        b.store.moved.add(b.described.partitions[0].segment)
+        async with asyncio.TaskGroup() as group:
+            calls = together(table.get("a"), table.get_many(["b", "c"]), table.exists("d"))
+            told = group.create_task(calls)
+            await until(lambda: asked(b, GetEntries) > 1)
+            b.give_up()
+        assert [type(each) for each in told.result()] == [Unavailable] * 3
+        b.store.moved.clear()
         assert await table.get("a") is None
 
 
@@ -296,21 +300,23 @@ async def test_an_entry_that_cannot_be_deserialized_is_raised_in_its_place() -> 
 
 
 async def test_a_scan_continues_after_a_failure_and_after_a_cancellation() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05) as table:
+    async with table_bench(ONE) as b, b.table() as table:
         keys = await filled(b, table, 9)
         scan = table.keys(page_size=3)
-        found = [await anext(scan) for _ in range(2)]
+        found = [await anext(scan)]
+        await until(lambda: asked(b, ScanEntries) == 2)
         b.store.moved.add(b.described.partitions[0].segment)
-        while True:
-            try:
-                found.append(await anext(scan))
-            except Unavailable:
-                break
+        found += [await anext(scan) for _ in range(5)]
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(together(anext(scan)))
+            await until(lambda: asked(b, ScanEntries) > 4)
+            b.give_up()
+        assert isinstance(told.result()[0], Unavailable)
         b.store.moved.clear()
         b.fault(held)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                found.append(await anext(scan))
+                await anext(scan)
         b.fault(no_faults)
         b.store.release()
         assert found + await collected(scan) == keys
