@@ -5,7 +5,9 @@ meanwhile is a setting: with flushing on both share the disk, with flushing off 
 off beyond any run and what waits for it is not bounded.
 """
 
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -16,7 +18,7 @@ from pathlib import Path
 from anabranch.cli.perf.load.appends import take
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
-from anabranch.client import Client, EventWriter, ReaderSettings, connect
+from anabranch.client import Client, EventWriter, ReaderSettings, TableSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
 from bench.systems.anabranch_table import AnabranchTable
@@ -221,6 +223,11 @@ class Anabranch:
         assert self._cluster is not None, "the cluster does not run"
         return self._cluster.pids(part)
 
+    def signal(self, part: str, how: signal.Signals) -> None:
+        """Send a signal to the processes of one part, which are started again if they end."""
+        for pid in self.pids_of(part):
+            os.kill(pid, how)
+
     @asynccontextmanager
     async def named_stream(self, segments: int = 1) -> AsyncIterator[str]:
         """The name of a fresh stream of so many segments."""
@@ -242,11 +249,11 @@ class Anabranch:
             yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
 
     @asynccontextmanager
-    async def table(self) -> AsyncIterator[AnabranchTable]:
+    async def table(self, settings: TableSettings | None = None) -> AsyncIterator[AnabranchTable]:
         """A fresh table with the configuration that tables have by default."""
         name = f"{SCOPE}/t{next(self._numbers)}"
         await self.client.tables.create(name)
-        async with self.client.table(name) as table:
+        async with self.client.table(name, settings) as table:
             yield AnabranchTable(table)
         await self.client.tables.delete(name)
 

@@ -55,4 +55,4 @@ class JetStreamTable:
                     batch = []
             yield batch
         finally:
-            await watcher.stop()
+            await watcher.stop()  # type: ignore[no-untyped-call]

@@ -40,8 +40,8 @@ class RedisTable:
 
     async def open(self) -> Self:
         """Make the server know the scripts."""
-        self._replace = cast(str, await self._client.script_load(_REPLACE))
-        self._put_many = cast(str, await self._client.script_load(_PUT_MANY))
+        self._replace = await self._client.script_load(_REPLACE)
+        self._put_many = await self._client.script_load(_PUT_MANY)
         return self
 
     async def create(self, key: bytes, value: bytes) -> Version:
@@ -75,7 +75,8 @@ class RedisTable:
         """By SCAN, which may find a key twice only if the number of keys shrinks meanwhile."""
         cursor = 0
         while True:
-            cursor, keys = await self._client.scan(cursor, count=_SCAN_COUNT)
+            cursor, found = await self._client.scan(cursor, count=_SCAN_COUNT)
+            keys = cast(list[bytes], found)
             if keys:
                 yield list(zip(keys, await self.get_many(keys), strict=True))
             if cursor == 0:

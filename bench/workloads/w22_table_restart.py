@@ -1,48 +1,49 @@
 """W22: a store that serves a table of 5,000,000 entries (QUICK: 1,000,000) starts again.
 
-    fill, once ──► stop the store ──► first get answered            `open s`
-                ──► kill it, delete the index ──► the same again    the rate of the rebuild
+    fill, once ──► stop the store ──► all partitions answer             `open s`
+                   kill it, delete the index ──► all partitions answer  `rebuild s`, and the rate
 
-Seconds count from the start of the new process until it has answered a get of 1,000 keys, which all
-partitions share: so they include the imports, the reading of the journal, and the client's finding
-the store. After the deletion each partition answers when its index is complete. The store flushes
-as it does by default. `MiB`: the store's memory after that.
+Seconds count from the start of the new process until it has answered a get of 1,000 keys, which lie
+in all partitions. They include the process's imports, the reading of the journal, and the time in
+which the client finds the store. Without an index, a partition answers when its index is complete.
+The store flushes as it does by default. `MiB`: the store's memory at the end of a round.
 """
 
 import asyncio
-import os
 import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from anabranch.client import Table, TableSettings
+from anabranch.client import TableSettings
 from bench.case import MIB, Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.machine import resident_bytes
-from bench.systems.anabranch import APART, SCOPE, Anabranch, AnabranchApart
+from bench.systems.anabranch import APART, AnabranchApart
 from bench.systems.port import Label, System
+from bench.systems.table import ArrowTable
 from bench.workloads.tables import BLOCK_ENTRIES, block_keys, block_values, key_of
 
-TABLE = f"{SCOPE}/large"
+STORE = "segstore"
+INDEXES = Path("segstore/tables")
+"""Where the store keeps the indexes of its tables, below the cluster's directory."""
 FILLERS = 8
 PATIENCE_SECONDS = 600.0
 LOOK_SECONDS = 0.005
-INDEXES = "segstore/tables"
-"""Where the store keeps the indexes of its tables, below the cluster's directory."""
 
 
 class TableRestart:
-    """To be entered: its cluster stays up from the warm-up, which fills the table, to the end."""
+    """To be entered: the warm-up starts the cluster and fills its table, for all rounds."""
 
     name = "W22"
     event_bytes: tuple[int, ...] = (100,)
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
-        self._filled: _Filled | None = None
+        self._filled: FilledTable | None = None
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
@@ -63,51 +64,56 @@ class TableRestart:
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
         assert isinstance(system, AnabranchApart), "needs a cluster of its own"
-        entries = effort.table_entries
         if warm_up:
             cluster = await self._stack.enter_async_context(system.cluster({}))
-            await cluster.client.tables.create(TABLE)
-            patient = TableSettings(retry_timeout_s=PATIENCE_SECONDS)
-            table = await self._stack.enter_async_context(cluster.client.table(TABLE, patient))
-            self._filled = _Filled(cluster, table, case, entries // BLOCK_ENTRIES, clock)
-            began = clock.now()
+            settings = TableSettings(retry_timeout_s=PATIENCE_SECONDS)
+            table = await self._stack.enter_async_context(cluster.table(settings))
+            blocks = effort.table_entries // BLOCK_ENTRIES
+            self._filled = FilledTable(cluster, table, case, blocks, clock)
             await self._filled.fill()
-            return Sample(entries, clock.now() - began, None, verified=True)
         filled = self._filled
         assert filled is not None, "not warmed up"
         opened_s = await filled.restart(signal.SIGTERM, keep_index=True)
-        rebuilt_s = await filled.restart(signal.SIGKILL, keep_index=False)
-        memory = resident_bytes(filled.cluster.pids_of("segstore"))
+        rebuilt_s = opened_s
+        if not warm_up:
+            rebuilt_s = await filled.restart(signal.SIGKILL, keep_index=False)
+        memory = resident_bytes(filled.cluster.pids_of(STORE))
         notes = {"open s": opened_s, "rebuild s": rebuilt_s, "MiB": memory / MIB}
-        return Sample(entries, rebuilt_s, None, await filled.is_right(), notes=notes)
+        return Sample(filled.entries, rebuilt_s, None, await filled.is_right(), notes=notes)
 
 
-class _Filled:
+class Cluster(Protocol):
+    """A cluster that starts its parts again when they end."""
+
+    @property
+    def data_dir(self) -> Path: ...
+
+    def pids_of(self, part: str) -> list[int]: ...
+
+    def signal(self, part: str, how: signal.Signals) -> None: ...
+
+
+class FilledTable:
     """A table of so many blocks, and the cluster that it lies in."""
 
     def __init__(
-        self,
-        cluster: Anabranch,
-        table: Table[bytes, bytes],
-        case: Case,
-        blocks: int,
-        clock: Stopwatch,
+        self, cluster: Cluster, table: ArrowTable, case: Case, blocks: int, clock: Stopwatch
     ) -> None:
+        assert blocks > 0, "there is a block at least"
         self.cluster = cluster
+        self.entries = blocks * BLOCK_ENTRIES
         self._table = table
-        self._case = case
-        self._blocks = blocks
+        self._values = block_values(case, 0)
         self._clock = clock
         self._probes = [number * blocks for number in range(BLOCK_ENTRIES)]
 
     async def fill(self) -> None:
         """Put all entries."""
-        turns = iter(range(self._blocks))
+        turns = iter(range(self.entries // BLOCK_ENTRIES))
 
         async def put(turns: Iterator[int]) -> None:
             for block in turns:
-                values = block_values(self._case, 0)
-                await self._table.put_many(zip(block_keys(block), values, strict=True))
+                await self._table.put_many(list(zip(block_keys(block), self._values, strict=True)))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(FILLERS):
@@ -115,27 +121,22 @@ class _Filled:
 
     async def restart(self, how: signal.Signals, *, keep_index: bool) -> float:
         """End the store → seconds from the start of the next one until all partitions answer."""
-        before = self.cluster.pids_of("segstore")
-        for pid in before:
-            os.kill(pid, how)
+        before = self.cluster.pids_of(STORE)
+        self.cluster.signal(STORE, how)
         if not keep_index:
-            # The next process takes longer to load than this takes, and opens indexes when asked.
+            # The next process takes longer to load than this takes, and opens an index when asked.
             shutil.rmtree(self.cluster.data_dir / INDEXES)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while self.cluster.pids_of("segstore") in ([], before):  # noqa: ASYNC110  no event for it
+            while self.cluster.pids_of(STORE) in ([], before):  # noqa: ASYNC110  the cluster tells nobody
                 await asyncio.sleep(LOOK_SECONDS)
             began = self._clock.now()
-            await self._table.get_many([key_of(number) for number in self._probes])
+            await self._probe()
         return self._clock.now() - began
 
     async def is_right(self) -> bool:
-        """Whether the values of a thousand entries, and the number of all, are what was put."""
-        found = await self._table.get_many([key_of(number) for number in self._probes])
-        values = block_values(self._case, 0)
-        expected = [values[number % BLOCK_ENTRIES] for number in self._probes]
-        if [None if each is None else each.value for each in found] != expected:
-            return False
-        count = 0
-        async for batch in self._table.scan_arrow():
-            count += batch.num_rows
-        return count == self._blocks * BLOCK_ENTRIES
+        """Whether the number of entries, and the values of a thousand, are those that were put."""
+        expected = [self._values[number % BLOCK_ENTRIES] for number in self._probes]
+        return await self._probe() == expected and await self._table.scan_arrow() == self.entries
+
+    async def _probe(self) -> list[bytes]:
+        return list(await self._table.get_many([key_of(number) for number in self._probes]))

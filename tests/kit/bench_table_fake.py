@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from bench.systems.port import Label
 from bench.systems.table import Entry, Held, Version
@@ -91,7 +91,7 @@ class FakeTableSystem:
     def pids(self) -> list[int]:
         return []
 
-    def stream(self, case: object) -> None:
+    def stream(self, case: object) -> NoReturn:
         raise AssertionError(f"has no streams: {case}")
 
     @asynccontextmanager

@@ -31,6 +31,7 @@ from kit.table_world import SMALL, TableCaller, TableWorld
 from kit.two_stores import NODES, OTHER
 
 LEFT_S_MAX = 900.0
+TRIES_MAX = 300
 TABLES = tuple(f"s/_TABLEt/{number}.#epoch.0" for number in range(3))
 
 
@@ -116,7 +117,8 @@ class TableWork:
             if segment not in life.world.created:
                 await _tolerate(self._create(TableCaller(life), segment))
         for _ in range(self.rng.randrange(5, 60)):
-            self._act(life)
+            for _ in range(self.rng.choice((1, 1, 1, 1, 12))):
+                self._act(life)
             if self.rng.random() < 0.5:
                 await asyncio.sleep(self.rng.choice((0.0, 0.002, 0.05, 1.0)))
         if self.rng.random() < 0.3:
@@ -140,13 +142,13 @@ class TableWork:
             life.spawn(_tolerate(client.describe(life, caller, segment)))
         elif draw < 0.96:
             life.spawn(_tolerate(flush(caller, 0)))
-        elif draw < 0.995:
+        elif draw < 0.97:
             assert isinstance(life.world, TableWorld)
             if life.world.flip_a_bit(rng):
                 self.referee.counts["flipped bits in indexes"] += 1
-        elif draw < 0.998:
+        elif draw < 0.972:
             life.spawn(_tolerate(self._end(caller, SealSegment, segment)))
-        else:
+        elif draw < 0.9725:
             life.spawn(_tolerate(self._end(caller, DeleteSegment, segment)))
 
     async def _create(self, caller: TableCaller, segment: str) -> None:
@@ -170,7 +172,10 @@ class TableWork:
             return
         caller = TableCaller(life)
         for segment in sorted(self.referee.living):
+            tries = 0
             while not await _is_right(life, caller, segment, self.clients[0]):
+                tries += 1
+                assert tries < TRIES_MAX, f"{segment} cannot be read"
                 await life.clock.sleep(1.0)
         self.checked += 1
 
@@ -218,7 +223,7 @@ def random_tables(seed: int) -> Mapping[str, int]:
         live_once(world, work.working_life)
         end_machine(world, rng)
         for each, other in ((world, _other(work, world)), (_other(work, world), world)):
-            hurt = each.hurt_indexes(rng, other)
+            hurt = each.hurt_index(rng, other)
             if hurt:
                 work.referee.counts[hurt] += 1
     while work.checked < 2:

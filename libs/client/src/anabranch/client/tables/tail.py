@@ -29,6 +29,7 @@ from anabranch.common.errors import (
     SegmentTruncated,
     VersionCompacted,
 )
+from anabranch.common.errors.remedy import FieldValue
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead, TableDescribed
 from anabranch.common.wire.table import TableBlock, parse_table_block
@@ -191,11 +192,8 @@ class PartitionTail:
                 self.partition.segment, request, SegmentRead, timeout_s=timeout_s
             )
         except SegmentTruncated as error:
-            raise VersionCompacted(
-                "compaction has dropped the changes that follow",
-                table=str(self._parts.fate.table), partition=self.partition.segment_id,
-                version=offset, start=error.fields.get("start"),
-            ) from error  # fmt: skip
+            start = error.fields.get("start")
+            raise compacted(self._parts, self.partition, offset, start) from error
         if reply.offset != offset:
             raise BadPacket("a reply to a read starts at another offset", offset=offset)
         return reply, data
@@ -251,3 +249,13 @@ class PartitionTail:
             segment=self.partition.segment,
             offset=self._place.offset, index=self._place.entry_index,
         )  # fmt: skip
+
+
+def compacted(
+    parts: TableParts, partition: Partition, offset: int, start: FieldValue
+) -> VersionCompacted:
+    """The error for a watch at `offset` of a partition that begins at `start` by now."""
+    return VersionCompacted(
+        "compaction has dropped the changes that follow",
+        table=str(parts.fate.table), partition=partition.segment_id, version=offset, start=start,
+    )  # fmt: skip

@@ -21,7 +21,13 @@ from anabranch.client.tables.entries import K, V, Version
 from anabranch.client.tables.keys import TableKeys
 from anabranch.client.tables.parts import TableParts
 from anabranch.client.tables.position import Place, TablePosition
-from anabranch.client.tables.tail import Arrival, Arrivals, PartitionTail, StoredChange
+from anabranch.client.tables.tail import (
+    Arrival,
+    Arrivals,
+    PartitionTail,
+    StoredChange,
+    compacted,
+)
 from anabranch.common.contracts.tables import TableDescription
 from anabranch.common.errors import (
     AnabranchError,
@@ -143,6 +149,8 @@ class Watch(Generic[K, V]):
             match self._start:
                 case TablePosition():
                     place = self._start.places[partition.segment_id]
+                    if place.offset < described.start:
+                        raise compacted(self._parts, partition, place.offset, described.start)
                 case "earliest":
                     place = Place(described.start)
                 case "now":
