@@ -22,7 +22,7 @@ from anabranch.client import (
     Version,
 )
 from anabranch.client.tables import reads
-from anabranch.common.errors import BadPacket
+from anabranch.common.errors import AnabranchError, BadPacket, SegmentNotFound
 from anabranch.common.wire.messages import GetEntries, Message, ScanEntries, TableRead
 from anabranch.common.wire.table import encode_rows
 from kit.cancel_everywhere import Cancelling, everywhere
@@ -111,6 +111,23 @@ async def test_a_look_up_follows_its_partition_to_another_store() -> None:
         for _ in range(3):
             b.move(0)
             assert await table.exists("key 0")
+
+
+async def test_a_store_that_lacks_a_segment_is_asked_again_while_the_table_exists() -> None:
+    async with table_bench(ONE) as b, b.table() as table:
+        await filled(b, table, 1)
+        left = 2
+
+        def lacking(at: Direction, message: Message) -> Fault | AnabranchError | None:
+            nonlocal left
+            if at == "in" and isinstance(message, GetEntries) and left:
+                left -= 1
+                return SegmentNotFound("not here yet", segment=message.segment)
+            return None
+
+        b.store.fault = lacking
+        assert await table.exists("key 0")
+        assert asked(b, GetEntries) == 3
 
 
 async def test_an_answer_with_less_than_all_rows_is_continued() -> None:

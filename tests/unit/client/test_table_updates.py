@@ -284,6 +284,23 @@ async def test_calls_wait_for_room_and_take_their_turn() -> None:
         assert len({str(call.result()) for call in calls}) == 20
 
 
+async def test_a_large_call_waits_although_half_of_the_buffer_is_free() -> None:
+    async with (
+        table_bench(ONE) as b,
+        b.table(buffer_size_bytes=3000) as table,
+        asyncio.TaskGroup() as group,
+    ):
+        b.fault(held)
+        group.create_task(table.put("small", bytes(1000)))
+        await until(lambda: len(b.requests()) == 1)
+        large = group.create_task(table.put("large", bytes(2500)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (sizes(b), large.done()) == ([1], False)
+        b.fault(no_faults)
+        b.store.release()
+
+
 async def test_a_call_for_which_there_is_no_room_in_time_fails() -> None:
     async with (
         table_bench(ONE) as b,
