@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from anabranch.client.transactions.begin import Beginning
     from anabranch.client.transactions.part import PartReport, TransactionPart
     from anabranch.client.transactions.transaction import Transaction
+    from anabranch.client.views.settings import ViewSettings
+    from anabranch.client.views.view import View, ViewStatus
     from anabranch.client.writer import EventWriter
     from anabranch.common.contracts.commands import OperationState
     from anabranch.common.contracts.membership import (
@@ -208,6 +210,7 @@ if TYPE_CHECKING:
         VersionCompacted,
         VersionMismatch,
         VersionPassed,
+        ViewMismatch,
         WriterExpired,
     )
     from anabranch.common.model.key_range import KeyRange
@@ -434,6 +437,10 @@ __all__ = [
     "VersionCompacted",
     "VersionMismatch",
     "VersionPassed",
+    "View",
+    "ViewMismatch",
+    "ViewSettings",
+    "ViewStatus",
     "Watch",
     "WatermarkStatus",
     "WriterExpired",
