@@ -29,6 +29,8 @@ class Effort:
     bytes_max: int
     segments: int
     """How many segments W10 makes."""
+    table_entries: int
+    """How many entries the table of W22 has."""
     flush_bytes: int
     """Flush size of the cluster that tiers: small in short rounds, or none would see a flush."""
     fresh_servers: bool
@@ -45,6 +47,7 @@ QUICK = Effort(
     http_s=0.5,
     bytes_max=64 * MIB,
     segments=10_000,
+    table_entries=1_000_000,
     flush_bytes=8 * MIB,
     fresh_servers=False,
 )
@@ -58,6 +61,7 @@ MEDIUM = Effort(
     http_s=2.0,
     bytes_max=512 * MIB,
     segments=10_000,
+    table_entries=5_000_000,
     flush_bytes=64 * MIB,
     fresh_servers=True,
 )
@@ -71,6 +75,7 @@ LONG = Effort(
     http_s=30.0,
     bytes_max=4096 * MIB,
     segments=100_000,
+    table_entries=5_000_000,
     flush_bytes=64 * MIB,
     fresh_servers=True,
 )

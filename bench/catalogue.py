@@ -33,12 +33,19 @@ from bench.workloads.w16_start import ControllerStart
 from bench.workloads.w17_client_cpu import ReadCost, WriteCost
 from bench.workloads.w18_group_tail import GroupTail
 from bench.workloads.w19_rebalance import Rebalance
+from bench.workloads.w20_conditional_put import DistinctKeys, SharedKeys
+from bench.workloads.w21_table_bulk import GetHot, GetMany, PutMany, ScanAll, ScanArrow
+from bench.workloads.w22_table_restart import TableRestart
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
 """What the client sends as one block."""
 WINDOW_BYTES = 8 * BLOCK_BYTES
 """What the client may have in flight, so at most what one writer gives the journal at once."""
+
+RIVALS = frozenset({"jetstream", "redis"})
+ONE_BY_ONE = frozenset({"jetstream"})
+"""Systems whose client reads entries of a table one by one."""
 
 
 def systems(effort: Effort) -> list[System]:
@@ -92,6 +99,15 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         ),
         "W18": (GroupTail(FLUSH_OFF),),
         "W19": (Rebalance(FLUSH_OFF),),
+        "W20": (DistinctKeys(once), SharedKeys(once)),
+        "W21": (
+            PutMany(once),
+            GetHot(once),
+            GetMany(once, ONE_BY_ONE),
+            ScanAll(once, ONE_BY_ONE),
+            ScanArrow(once, RIVALS),
+        ),
+        "W22": (TableRestart(),),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

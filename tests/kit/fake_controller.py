@@ -105,7 +105,7 @@ class FakeController:
         self.groups = FakeGroups(
             self._stream, self._make_state_stream, self._drop_stream, lambda: self.now_ms
         )
-        self.tables = FakeTables(lambda: self.store, lambda: self.now_ms)
+        self.tables = FakeTables(self._store_of, lambda: self.now_ms)
         self.transactions = FakeTransactions(self._stream, self._a_store, lambda: self.now_ms)
 
     # --- commands -------------------------------------------------------------------------
@@ -308,8 +308,11 @@ class FakeController:
     def _locate(self, query: q.Locate) -> q.Located:
         return q.Located(locations=tuple(map(self._location, query.segments)))
 
+    def _store_of(self, segment: str) -> FakeSegmentStore | None:
+        return self.elsewhere.get(segment, self.store)
+
     def _location(self, segment: str) -> q.SegmentLocation:
-        store = None if self.away else self.elsewhere.get(segment, self.store)
+        store = None if self.away else self._store_of(segment)
         return q.SegmentLocation(
             segment=segment,
             container=0,

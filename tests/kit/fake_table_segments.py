@@ -61,7 +61,7 @@ class FakeTable(FakeSegment):
     answers: dict[bytes, dict[int, TableUpdated]] = field(default_factory=dict)
     """By client and request number."""
     updates: list[TableBlock] = field(default_factory=list)
-    """The requests that were performed, as they arrived."""
+    """The blocks that updates have left, with the performed entries alone."""
 
     def answer(self, request: Request, payload: bytes) -> tuple[Message, bytes]:
         match request:
@@ -100,7 +100,6 @@ class FakeTable(FakeSegment):
         if kept:
             offset = len(self.data)
             self._append(stamped(kept_entries(payload, kept, refusals), self.now_ms))
-            self.updates.append(block)
         told = TableUpdated(
             segment_number=self.number,
             version=offset if kept else ABSENT,
@@ -153,6 +152,8 @@ class FakeTable(FakeSegment):
     def _append(self, payload: bytes) -> None:
         """What is stored is what counts: the entries follow from the block."""
         block = parse_table_block(payload, len(self.data))
+        if not block.copies:
+            self.updates.append(block)
         self.data += payload
         self.boundaries.append(len(self.data))
         self.times.append(self.now_ms)

@@ -4,12 +4,12 @@ A partition is a segment of the fake store, under its real name.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.common.contracts import tables as kvt
 from anabranch.common.contracts.base import Contract
 from anabranch.common.errors import TableNotFound
-from anabranch.common.model.table import TableRef, table_ref
+from anabranch.common.model.table import TableRef, TableState, table_ref
 from anabranch.controller.domain.kv_table import decide as table_decide
 from anabranch.controller.domain.kv_table import events
 from anabranch.controller.domain.kv_table.answers import described
@@ -25,13 +25,13 @@ QUERIES = {name: asked.query for name, asked in kvt.QUERIES.items()}
 
 @dataclass
 class FakeTables:
-    """`store` has the partitions; `now_ms` is the time of creations."""
+    """`store` serves the segment of this name; `now_ms` is the time of creations."""
 
-    store: Callable[[], FakeSegmentStore | None]
+    store: Callable[[str], FakeSegmentStore | None]
     now_ms: Callable[[], int]
     tables: dict[TableRef, KvTable] = field(default_factory=dict)
     revision: int = 0
-    _created: int = 0
+    _created: int = 9
 
     def perform(self, command: TableCommand) -> None:
         """Decide the command in a scope that is open, and work until the table rests."""
@@ -63,15 +63,19 @@ class FakeTables:
         store.segments.setdefault(name, FakeTable(number=self._created))
 
     def _for_each(self, table: KvTable, change: Callable[[FakeSegmentStore, str], object]) -> None:
-        store = self.store()
-        if store is not None:
-            for name in table.all_names():
+        for name in table.all_names():
+            store = self.store(name)
+            if store is not None:
                 change(store, name)
 
     def forget(self, scope: str) -> None:
         """Delete all tables of a scope, with their segments."""
         for name in self.names(scope):
             self.perform(kvt.DeleteTable(command_id=f"gone-{name}", scope=scope, table=name))
+
+    def change(self, table: TableRef, state: TableState) -> None:
+        """Let the table be in another state, as if its work had stopped there."""
+        self.tables[table] = replace(self.tables[table], status=state)
 
     # --- queries --------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ async def gateway(
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
             yield GatewayBench(b, parts, http, transport, health, app)
         await parts.group_readers.end(2.0)
-        await parts.appends.end(0)
+        await parts.changes.end(0)
         for task in background:
             task.cancel()
 

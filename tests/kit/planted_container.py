@@ -32,7 +32,7 @@ from anabranch.segstore.domain.container.operations import (
     decode_operations,
 )
 from anabranch.segstore.ports import ContainerLog, ReplayedFrame
-from anabranch.segstore.shell.container import container as containers
+from anabranch.segstore.shell.container import replay as replays
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.replay import Replay
 from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
@@ -96,7 +96,7 @@ def truncation_lost_at_replay() -> AbstractContextManager[object]:
                 operation = replace(operation, offset=0)
             yield replace(found, operation=operation)
 
-    return patch.object(containers, "decode_operations", careless)
+    return patch.object(replays, "decode_operations", careless)
 
 
 @contextmanager

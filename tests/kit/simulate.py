@@ -29,6 +29,7 @@ from kit.journal_scenario import random_journal
 from kit.retention_scenario import random_retention
 from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
+from kit.table_scenario import random_tables
 from kit.transaction_scenario import random_transactions
 from kit.watermark_scenario import random_watermarks
 
@@ -39,6 +40,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "container": random_container,
     "store": random_store,
     "takeover": random_takeover,
+    "tables": random_tables,
     "damage": random_damage,
     "full disk": random_full_disk,
     "control": random_control,

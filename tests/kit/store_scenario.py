@@ -25,7 +25,8 @@ from kit.simdisk import KEEP_CONTENTS, KEEP_NAMES, LOSE_ALL, RandomSurvival, Sim
 from kit.store_check import check_everything
 from kit.store_requests import Counter, create, delete, flush, merge, seal, truncate
 from kit.store_transactions import Transactions
-from kit.store_world import Client, Life, Script, World, WriterScript
+from kit.store_world import Client, Life, Script, World
+from kit.store_writer import WriterScript
 
 DISK_CALLS_AHEAD = 120
 EIO, ENOSPC = 5, 28
@@ -61,7 +62,7 @@ class Work:
         client = Client(life)
         for segment in self._segments:
             if segment not in self._world.created:
-                await _tolerate(create(client, segment, Stamp(1, 1)))
+                await tolerate(create(client, segment, Stamp(1, 1)))
         for _ in range(self._rng.randrange(5, 40)):
             draw = self._rng.random()
             if draw < 0.2:
@@ -80,15 +81,15 @@ class Work:
         container = rng.randrange(self._world.container_count)
         draw = rng.random()
         if draw < 0.72:
-            life.spawn(_tolerate(self._write(client)))
+            life.spawn(tolerate(self._write(client)))
         elif draw < 0.82:
-            life.spawn(_tolerate(flush(client, container)))
+            life.spawn(tolerate(flush(client, container)))
         elif draw < 0.93:
-            life.spawn(_tolerate(client.read_all(segment)))
+            life.spawn(tolerate(client.read_all(segment)))
         elif draw < 0.97:
-            life.spawn(_tolerate(seal(client, segment, self._stamp())))
+            life.spawn(tolerate(seal(client, segment, self._stamp())))
         elif draw < 0.98:
-            life.spawn(_tolerate(delete(client, segment, self._stamp())))
+            life.spawn(tolerate(delete(client, segment, self._stamp())))
 
     def _act_on_segments(self, life: Life, client: Client) -> None:
         """What clients do beside writing and reading."""
@@ -97,22 +98,22 @@ class Work:
         draw = rng.random()
         if draw < 0.5:
             counter = self._pick_counter(segment)
-            life.spawn(_tolerate(counter.count(client, Stamp(1, self._revision))))
+            life.spawn(tolerate(counter.count(client, Stamp(1, self._revision))))
         elif draw < 0.75:
-            life.spawn(_tolerate(truncate(client, segment, rng.random(), self._stamp())))
+            life.spawn(tolerate(truncate(client, segment, rng.random(), self._stamp())))
         else:
-            life.spawn(_tolerate(self._merge(client, segment)))
+            life.spawn(tolerate(self._merge(client, segment)))
 
     def _act_in_transactions(self, life: Life, client: Client) -> None:
         draw, transactions = self._rng.random(), self._transactions
         if draw < 0.3:
-            life.spawn(_tolerate(transactions.begin(client, self._rng.choice(self._segments))))
+            life.spawn(tolerate(transactions.begin(client, self._rng.choice(self._segments))))
         elif draw < 0.7:
-            life.spawn(_tolerate(transactions.write(client)))
+            life.spawn(tolerate(transactions.write(client)))
         elif draw < 0.95:
-            life.spawn(_tolerate(transactions.commit(client, self._stamp())))
+            life.spawn(tolerate(transactions.commit(client, self._stamp())))
         else:
-            life.spawn(_tolerate(transactions.abort(client)))
+            life.spawn(tolerate(transactions.abort(client)))
 
     async def _merge(self, client: Client, target: str) -> None:
         """Seal one or two other segments of the target's container, and merge them."""
@@ -124,7 +125,7 @@ class Work:
         ]
         sources = tuple(self._rng.sample(together, min(len(together), self._rng.randrange(1, 3))))
         for source in sources:
-            await _tolerate(seal(client, source, self._stamp()))
+            await tolerate(seal(client, source, self._stamp()))
         if sources:
             await merge(client, target, sources, self._stamp())
 
@@ -161,7 +162,8 @@ class Work:
         return rng.choice(self._writers)
 
 
-async def _tolerate(work: Coroutine[None, None, object]) -> None:
+async def tolerate(work: Coroutine[None, None, object]) -> None:
+    """Do the work, whatever a disturbed store makes of it."""
     try:
         await work
     except EXPECTED:
@@ -180,16 +182,17 @@ def random_store(seed: int) -> None:
     )
     work = Work(world, rng)
     for _ in range(rng.randrange(2, 6)):
-        _disturb(world.journal_disk, rng)
-        _disturb(world.tier_disk, rng)
-        _live(world, work.script)
-        _end(world, rng)
+        disturb(world.journal_disk, rng)
+        disturb(world.tier_disk, rng)
+        live_once(world, work.script)
+        end_machine(world, rng)
     for _ in range(2):
         assert world.run(check_everything)
-        _end(world, rng)
+        end_machine(world, rng)
 
 
-def _live(world: World, script: Script) -> None:
+def live_once(world: World, script: Script) -> None:
+    """One life; what clients must live with may end it."""
     try:
         world.run(script)
     except Corrupt:
@@ -199,7 +202,8 @@ def _live(world: World, script: Script) -> None:
             raise
 
 
-def _disturb(disk: SimDisk, rng: Random) -> None:
+def disturb(disk: SimDisk, rng: Random) -> None:
+    """Plan a crash or a failure of the disk, or neither."""
     number = disk.calls + rng.randrange(1, DISK_CALLS_AHEAD)
     draw = rng.random()
     if draw < 0.45:
@@ -208,7 +212,8 @@ def _disturb(disk: SimDisk, rng: Random) -> None:
         disk.fail_at(number, rng.choice((EIO, ENOSPC)))
 
 
-def _end(world: World, rng: Random) -> None:
+def end_machine(world: World, rng: Random) -> None:
+    """End the process, or the power of its machine."""
     ending = rng.choice((None, LOSE_ALL, KEEP_NAMES, KEEP_CONTENTS, RandomSurvival(rng)))
     if ending is None:
         world.kill()

@@ -22,6 +22,8 @@ class Streamed:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     takes: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, the client takes nothing."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """The application has returned; `ended` says whether the answer is whole."""
     _pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     _rest: bytes = b""
 
@@ -35,6 +37,11 @@ class Streamed:
         if not message.get("more_body", False):
             self.ended = True
             self._pieces.put_nowait(None)
+
+    @property
+    def waiting(self) -> list[bytes]:
+        """The pieces that were sent and not yet looked at."""
+        return [piece for piece in self._pieces._queue if piece]  # type: ignore[attr-defined]
 
     async def receive(self) -> Message:
         await self.gone.wait()
@@ -71,7 +78,10 @@ class Streamed:
 
 
 async def _answered(app: ASGIApp, scope: Scope, receive: Receive, answer: Streamed) -> None:
-    await app(scope, receive, answer.send)
+    try:
+        await app(scope, receive, answer.send)
+    finally:
+        answer.over.set()
 
 
 @asynccontextmanager

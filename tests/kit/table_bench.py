@@ -1,9 +1,10 @@
 """A client over fake stores with one key-value table."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.client import Client, Table, TableConfig, TableRef, TableSettings
 from anabranch.common.contracts.tables import (
@@ -13,6 +14,7 @@ from anabranch.common.contracts.tables import (
     SealTable,
     TableDescription,
 )
+from anabranch.common.errors import AnabranchError
 from anabranch.common.model.table import table_ref
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
@@ -22,6 +24,8 @@ from kit.fake_control_plane import FakeControlPlane
 from kit.fake_controller import FakeController
 from kit.fake_segstore import Direction, FakeSegmentStore, Fault
 from kit.fake_table_segments import FakeTable
+
+T = TypeVar("T")
 
 TABLE = "shop/stock"
 SETTINGS = TableSettings(retry_timeout_s=5.0, ack_timeout_s=2.0, wait_ms=50)
@@ -75,17 +79,16 @@ class TableBench:
         self.controller.tables.perform(
             SealTable(command_id="seal", scope=self.ref.scope, table=self.ref.table)
         )
-        for each in self.segments:
-            each.sealed = True
 
     def delete(self) -> None:
         """Delete the table with its segments."""
         self.controller.tables.perform(
-            DeleteTable(command_id="delete", scope=self.ref.scope, table=self.ref.table)
+            DeleteTable(
+                command_id=f"delete-{self.controller.tables.revision}",
+                scope=self.ref.scope,
+                table=self.ref.table,
+            )
         )
-        for each in self.described.partitions:
-            for store in (self.store, self.other):
-                store.segments.pop(each.segment, None)
 
     def recreate(self, config: TableConfig) -> None:
         """Delete the table, and create another one under its name."""
@@ -122,13 +125,23 @@ async def table_bench(config: TableConfig | None = None) -> AsyncIterator[TableB
 
 def _create(controller: FakeController, table: TableRef, config: TableConfig) -> TableDescription:
     controller.tables.perform(
-        CreateTable(command_id="create", scope=table.scope, table=table.table, config=config)
+        CreateTable(
+            command_id=f"create-{controller.tables.revision}",
+            scope=table.scope,
+            table=table.table,
+            config=config,
+        )
     )
     described = controller.tables.describe(
         DescribeKeyValueTable(scope=table.scope, table=table.table)
     )
     assert isinstance(described, TableDescription)
     return described
+
+
+async def collected(items: AsyncIterator[T]) -> list[T]:
+    """Everything that the iterator yields."""
+    return [item async for item in items]
 
 
 def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
@@ -143,3 +156,37 @@ def lose_answers(count: int) -> Callable[[Direction, Message], Fault | None]:
         return None
 
     return rule
+
+
+def held(at: Direction, message: Message) -> Fault | None:
+    """Keep back the answers to updates, until they are released."""
+    return Fault.HOLD if at == "out" and isinstance(message, TableUpdated) else None
+
+
+def dropped(at: Direction, message: Message) -> Fault | None:
+    """Drop the connection before an update is performed."""
+    return Fault.DROP if isinstance(message, UpdateTable) else None
+
+
+def sizes(b: TableBench) -> list[int]:
+    """The number of entries of each update that was performed."""
+    return [len(each.keys) for each in b.segments[0].updates]
+
+
+def numbers(b: TableBench) -> list[int]:
+    """The numbers of the requests that arrived."""
+    return [each.request_number for each in b.requests()]
+
+
+async def together(*calls: Awaitable[T]) -> list[T | AnabranchError]:
+    """The result of each call, or its error."""
+
+    async def attempt(call: Awaitable[T]) -> T | AnabranchError:
+        try:
+            return await call
+        except AnabranchError as error:
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(attempt(call)) for call in calls]
+    return [task.result() for task in tasks]

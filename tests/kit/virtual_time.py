@@ -62,6 +62,30 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Nothing to wake: whoever calls is on the loop's own thread."""
 
 
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is its number: sets of tasks, as in a `TaskGroup`, are in their order."""
+
+    def __init__(self, *given: Any, number: int, **more: Any) -> None:
+        self._number = number
+        super().__init__(*given, **more)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class OrderedLoop(VirtualTimeLoop):
+    """A virtual loop in which also the end of many tasks at once is in the same order always."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+        self.set_task_factory(self._new_task)
+
+    def _new_task(self, loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> NumberedTask:
+        self._count += 1
+        return NumberedTask(work, loop=loop, number=self._count, **more)
+
+
 class VirtualClock:
     """A `runtime.clock.Clock` on a virtual loop (or on any loop's own time)."""
 

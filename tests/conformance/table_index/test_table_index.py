@@ -18,7 +18,8 @@ EMPTY = IndexState(7)
 CLIENT = b"c" * 16
 WRITES = 60
 READERS = 3
-CLOSINGS = 4
+CLOSINGS = 3
+ROWS = 3000
 
 
 @pytest.fixture(params=list(PLACES))
@@ -297,7 +298,7 @@ def test_tables_are_written_beside_each_other(index: TableIndex) -> None:
 
 def test_closing_waits_for_the_calls_that_run(place: Place) -> None:
     index = place.open()
-    written(index, {b"%04d" % number: put(bytes(100)) for number in range(2000)})
+    written(index, {b"%05d" % number: put(b"") for number in range(ROWS)})
     for _ in range(CLOSINGS):
         seen: list[int] = []
         reader = threading.Thread(target=scan_until_closed, args=(index, seen))
@@ -307,7 +308,7 @@ def test_closing_waits_for_the_calls_that_run(place: Place) -> None:
         index.close()
         index = place.open()  # refused if a call still ran
         reader.join(30)
-        assert set(seen) == {2000}
+        assert set(seen) == {ROWS}
     index.close()
 
 

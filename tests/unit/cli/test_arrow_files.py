@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.cli import arrow_files
-from anabranch.cli.arrow_files import SCHEMA, ArrowStream, ParquetFile
+from anabranch.cli.arrow_files import EVENT_ROWS, SCHEMA, ArrowStream, ParquetFile
 from anabranch.cli.byte_target import ByteTarget
 from anabranch.client.reading.arrow import SCHEMA as CLIENT_SCHEMA
 
@@ -32,7 +32,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 
 def test_a_stream_has_a_batch_for_each_one_read() -> None:
     target = io.BytesIO()
-    stream = ArrowStream(ByteTarget(target, ""))
+    stream = ArrowStream(ByteTarget(target, ""), EVENT_ROWS)
     stream.write(batch(*ROWS))
     seen = len(target.getvalue())
     stream.write(batch(ROWS[0]))
@@ -46,7 +46,7 @@ def test_a_stream_has_a_batch_for_each_one_read() -> None:
 def test_a_file_has_row_groups_of_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_files, "ROW_GROUP_ROWS", 3)
     target = io.BytesIO()
-    file = ParquetFile(ByteTarget(target, ""))
+    file = ParquetFile(ByteTarget(target, ""), EVENT_ROWS)
     for _ in range(2):
         file.write(batch(*ROWS))
     file.write(batch(ROWS[0]))
@@ -57,9 +57,11 @@ def test_a_file_has_row_groups_of_several_batches(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", [ArrowStream, ParquetFile])
-def test_without_events_there_is_a_schema(kind: type[ArrowStream] | type[ParquetFile]) -> None:
+def test_without_events_there_is_a_schema(
+    kind: type[ArrowStream[Any]] | type[ParquetFile[Any]],
+) -> None:
     target = io.BytesIO()
-    kind(ByteTarget(target, "")).close()
+    kind(ByteTarget(target, ""), EVENT_ROWS).close()
     data = target.getvalue()
     table = pa.ipc.open_stream(data).read_all() if kind is ArrowStream else pq.read_table(target)
     assert rows_of(table) == []

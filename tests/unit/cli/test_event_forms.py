@@ -8,7 +8,7 @@ import yaml
 
 from anabranch.cli.event_forms import EventForm, form_of, iso_time, record_of, template_form
 from anabranch.cli.events import GroupBatch
-from anabranch.cli.templates import FIELDS, parse_template
+from anabranch.cli.templates import EVENT_FIELDS, parse_template
 from anabranch.client import Event
 from anabranch.client.reading.times.instants import parse_time
 
@@ -71,7 +71,7 @@ def test_every_field_can_be_printed(field: str, values: list[str | None]) -> Non
 
 def test_all_fields_are_tried_above() -> None:
     marks = test_every_field_can_be_printed.pytestmark  # type: ignore[attr-defined]
-    assert [values[0] for values in marks[0].args[1]] == list(FIELDS)
+    assert [values[0] for values in marks[0].args[1]] == list(EVENT_FIELDS)
 
 
 def test_a_template_may_have_no_field() -> None:

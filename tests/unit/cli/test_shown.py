@@ -77,6 +77,8 @@ def test_details_as_yaml() -> None:
         ("help", "--help"),
         ("help-of-a-group", "stream --help"),
         ("help-of-a-command", "stream scale --help"),
+        ("help-of-tables", "table --help"),
+        ("help-of-a-scan", "table scan --help"),
     ],
 )
 def test_help_in_a_pipe(name: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.cli.templates import FIELDS, Field, parse_template
+from anabranch.cli.templates import EVENT_FIELDS, Field, parse_template
 
 
 def test_a_template_is_text_and_fields() -> None:
@@ -23,7 +23,7 @@ def test_escapes_and_doubled_braces_are_characters() -> None:
 def test_an_unknown_field_is_refused_with_a_list_of_the_fields() -> None:
     with pytest.raises(ValueError, match="unknown field") as refused:
         parse_template("{keys}")
-    assert all(name in str(refused.value) for name in FIELDS)
+    assert all(name in str(refused.value) for name in EVENT_FIELDS)
 
 
 @pytest.mark.parametrize(

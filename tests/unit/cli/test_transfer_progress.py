@@ -39,7 +39,8 @@ def test_the_line_shows_rates_and_the_time_left_of_a_known_size(
     input_bytes: int | None, read_bytes: int, line: str
 ) -> None:
     assert line == progress_line(
-        events=1_200_000,
+        count=1_200_000,
+        things="events",
         size_bytes=48 * 1024 * 1024,
         elapsed_s=4.0,
         read_bytes=read_bytes,

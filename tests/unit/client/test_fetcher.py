@@ -34,9 +34,15 @@ class OneConnection:
         return self, location
 
     async def request(
-        self, message: ReadSegment, _: type[SegmentRead], *, timeout_s: float
+        self,
+        message: ReadSegment,
+        _: type[SegmentRead],
+        *,
+        timeout_s: float,
+        payload: bytes = b"",
     ) -> tuple[SegmentRead, bytes]:
         assert timeout_s > 0
+        assert not payload
         offset = message.offset
         self.asked.append(offset)
         await asyncio.sleep(0)

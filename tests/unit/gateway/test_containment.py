@@ -7,7 +7,9 @@ import pytest
 
 from anabranch.common.errors import Defect
 from anabranch.common.runtime.clock import SystemClock
-from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.bounds.changes import ChangeLimits, Changes
+from anabranch.gateway.bounds.leases import LeaseLimits
+from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.events.writers import OpenWriters
 
@@ -43,13 +45,12 @@ async def test_one_broken_destination_leaves_the_others_writable(where: str) -> 
         return sinks[destination]
 
     async with asyncio.TaskGroup() as group:
-        writers = OpenWriters(
-            open_writer, clock=SystemClock(), tasks=group, writers_max=9, idle_s=9
-        )
-        limits = AppendLimits(
+        clock = SystemClock()
+        writers = OpenWriters(open_writer, clock, group, LeaseLimits("writers", 9, 9))
+        limits = ChangeLimits(
             timeout_s=5, pending_size_bytes_max=1 << 20, answers_max=9, answer_age_s_max=9
         )
-        appends = Appends(writers, SystemClock(), group, limits)
+        appends = Appends(writers, Changes(clock, group, limits))
         with pytest.raises(Defect) as broken:
             await appends.append("s/bad", BODY)
         await appends.append("s/good", BODY)

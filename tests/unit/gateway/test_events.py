@@ -274,7 +274,7 @@ async def test_overload_is_refused_by_name_and_health_is_still_told() -> None:
 async def test_too_many_reads_at_once_are_refused() -> None:
     async with gateway(Settings(readers_max=1)) as g, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(g.http.get(EVENTS, params={"wait": "20"}))
-        await until(lambda: g.parts.reads._readers == 1)
+        await until(lambda: len(g.parts.places) == 1)
         refused = await g.http.get(EVENTS)
         await g.http.post(EVENTS, json=1)
         await waiting

@@ -1,4 +1,4 @@
-"""Writes events as an Arrow IPC stream or as a Parquet file.
+"""Writes batches as an Arrow IPC stream or as a Parquet file. The columns of events:
 
     payload       binary
     key           string, null where the event has none
@@ -9,6 +9,9 @@
 The names are those of `read --output json`. Memory holds one batch of the reader, for Parquet one
 row group. Imported when it is first needed, because pyarrow is no dependency of the command.
 """
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +29,17 @@ SCHEMA = pa.schema(
         CLIENT_SCHEMA.field("index"),
     ]
 )
+B = TypeVar("B")
+
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_SIZE_BYTES = 64 * 1024 * 1024
+
+
+class Rows(NamedTuple, Generic[B]):
+    """The rows of batches: their schema, and the rows of one batch."""
+
+    schema: pa.Schema
+    of: Callable[[B], pa.RecordBatch]
 
 
 def printable(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -38,15 +50,19 @@ def printable(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-class ArrowStream:
+EVENT_ROWS = Rows(SCHEMA, printable)
+
+
+class ArrowStream(Generic[B]):
     """An Arrow IPC stream: each batch is written as it comes."""
 
-    def __init__(self, target: ByteTarget) -> None:
+    def __init__(self, target: ByteTarget, rows: Rows[B]) -> None:
         self._target = target
-        self._writer = pa.ipc.new_stream(target, SCHEMA)
+        self._rows = rows
+        self._writer = pa.ipc.new_stream(target, rows.schema)
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(printable(batch))
+    def write(self, batch: B) -> None:
+        self._writer.write_batch(self._rows.of(batch))
         self._target.flush()
 
     def close(self) -> None:
@@ -54,20 +70,22 @@ class ArrowStream:
         self._target.flush()
 
 
-class ParquetFile:
+class ParquetFile(Generic[B]):
     """A Parquet file: a row group is written when it is full, and closing makes the file valid."""
 
-    def __init__(self, target: ByteTarget) -> None:
+    def __init__(self, target: ByteTarget, rows: Rows[B]) -> None:
         self._target = target
-        self._writer = pq.ParquetWriter(target, SCHEMA, compression="zstd")
+        self._rows = rows
+        self._writer = pq.ParquetWriter(target, rows.schema, compression="zstd")
         self._group: list[pa.RecordBatch] = []
-        self._rows = self._size_bytes = 0
+        self._count = self._size_bytes = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._group.append(printable(batch))
-        self._rows += batch.num_rows
-        self._size_bytes += batch.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._size_bytes >= ROW_GROUP_SIZE_BYTES:
+    def write(self, batch: B) -> None:
+        rows = self._rows.of(batch)
+        self._group.append(rows)
+        self._count += rows.num_rows
+        self._size_bytes += rows.nbytes
+        if self._count >= ROW_GROUP_ROWS or self._size_bytes >= ROW_GROUP_SIZE_BYTES:
             self._write_group()
 
     def close(self) -> None:
@@ -77,6 +95,6 @@ class ParquetFile:
         self._target.flush()
 
     def _write_group(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._group, SCHEMA))
+        self._writer.write_table(pa.Table.from_batches(self._group, self._rows.schema))
         self._group = []
-        self._rows = self._size_bytes = 0
+        self._count = self._size_bytes = 0

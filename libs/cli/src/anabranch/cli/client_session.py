@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.cli.admin import Admin
+from anabranch.cli.entries.keys import StoredKey
+from anabranch.cli.entries.table import Entries
 from anabranch.cli.events import (
     HEAD,
     TAIL,
@@ -23,7 +25,7 @@ from anabranch.cli.groups import Groups
 from anabranch.cli.sink import EventSink
 from anabranch.cli.tables import Tables
 from anabranch.cli.transactions import Transactions
-from anabranch.client import Client, EventReader, WriterSettings
+from anabranch.client import Client, EventReader, Table, WriterSettings
 from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import positions_of
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
@@ -60,6 +62,13 @@ class Session:
     @property
     def transactions(self) -> Transactions:
         return Transactions(self._client)
+
+    @asynccontextmanager
+    async def entries(self, table: str) -> AsyncIterator[Entries]:
+        """The entries of a key-value table."""
+        opened: Table[StoredKey, bytes] = self._client.table(table)
+        async with opened:
+            yield Entries(opened)
 
     async def create_scope(self, scope: str) -> None:
         await self._client.scopes.create(scope)

@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from anabranch.cli.escapes import readable
 from anabranch.cli.events import EventBatch
 from anabranch.cli.framing import length_framed
-from anabranch.cli.templates import Field, FieldName, Template
+from anabranch.cli.templates import Field, Template
 from anabranch.client import Event
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -180,7 +180,7 @@ def _payloads(batch: EventBatch) -> Sequence[bytes]:
     return batch.payloads
 
 
-_COLUMNS: dict[FieldName, Callable[[EventBatch], Iterable[bytes]]] = {
+_COLUMNS: dict[str, Callable[[EventBatch], Iterable[bytes]]] = {
     "payload": _payloads,
     "payload_base64": lambda batch: map(base64.b64encode, batch.payloads),
     "size": lambda batch: [b"%d" % len(payload) for payload in batch.payloads],

@@ -1,27 +1,26 @@
-r"""Templates of `read --format`: text with fields such as ``{key}\t{payload}\n``. Pure.
+r"""Templates of `--format`: text with fields such as ``{key}\t{payload}\n``. Pure.
 
 A field is a plain name in braces; attributes, conversions and format specifications are refused.
 ``{{`` and ``}}`` stand for braces.
 """
 
 import string
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from anabranch.cli.escapes import unescaped
 
-FieldName = Literal[
+EVENT_FIELDS = (
     "payload", "payload_base64", "size", "key", "time", "timestamp_ms",
     "stream", "segment", "offset", "index", "position",
-]  # fmt: skip
-FIELDS: tuple[FieldName, ...] = get_args(FieldName)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A place for a property of an event."""
+    """A place for a property of the thing that is printed."""
 
-    name: FieldName
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Template:
         return Field("position") in self.parts
 
 
-def parse_template(text: str) -> Template:
+def parse_template(text: str, fields: Collection[str] = EVENT_FIELDS) -> Template:
     """The template of this text. Raises ValueError, which lists the fields for an unknown one."""
     parts: list[bytes | Field] = []
     for literal, name, specification, conversion in string.Formatter().parse(text):
@@ -45,12 +44,7 @@ def parse_template(text: str) -> Template:
             continue
         if specification or conversion:
             raise ValueError(f"a field is a plain name in braces, not {{{name}…}}")
-        parts.append(Field(_known(name)))
+        if name not in fields:
+            raise ValueError(f"unknown field {{{name}}}: use {', '.join(fields)}")
+        parts.append(Field(name))
     return Template(tuple(parts))
-
-
-def _known(name: str) -> FieldName:
-    for field in FIELDS:
-        if field == name:
-            return field
-    raise ValueError(f"unknown field {{{name}}}: use {', '.join(FIELDS)}")

@@ -1,7 +1,8 @@
 """How far a long transfer is: one line on a terminal's stderr, renewed in place; elsewhere nothing.
 
 The line appears when the transfer has taken two seconds, has no colours, and is erased at the end.
-It shows the events taken, their rate, and the remaining time if the size of the input is known.
+It shows the number of things taken, their rate, and the remaining time if the size of the input is
+known.
 """
 
 import os
@@ -19,12 +20,18 @@ RETURN_AND_ERASE = "\r\x1b[K"
 
 
 def progress_line(
-    *, events: int, size_bytes: int, elapsed_s: float, read_bytes: int, input_bytes: int | None
+    *,
+    count: int,
+    things: str,
+    size_bytes: int,
+    elapsed_s: float,
+    read_bytes: int,
+    input_bytes: int | None,
 ) -> str:
     """``1,200,000 events, 300,000/s, 34.3 MiB/s, 40%, 6 s left``."""
     parts = [
-        f"{events:,} events",
-        f"{events / elapsed_s:,.0f}/s",
+        f"{count:,} {things}",
+        f"{count / elapsed_s:,.0f}/s",
         f"{size(size_bytes / elapsed_s)}/s",
     ]
     if input_bytes:
@@ -43,17 +50,25 @@ def shows_progress(stream: TextIO, descriptor: int, environment: Mapping[str, st
 
 
 class TransferProgress:
-    """The line of one transfer. `stream` None: it shows nothing."""
+    """The line of one transfer of `things`. `stream` None: it shows nothing."""
 
-    def __init__(self, stream: TextIO | None, clock: Clock, input_bytes: int | None) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None,
+        clock: Clock,
+        input_bytes: int | None,
+        *,
+        things: str = "events",
+    ) -> None:
         self._stream = stream
         self._clock = clock
         self._input_bytes = input_bytes
+        self._things = things
         self._begun_s = clock.monotonic()
         self._due_s = self._begun_s + SILENT_S
         self._is_shown = False
 
-    def show(self, events: int, size_bytes: int, read_bytes: int) -> None:
+    def show(self, count: int, size_bytes: int, read_bytes: int) -> None:
         """Renew the line, if it is time to."""
         now_s = self._clock.monotonic()
         if self._stream is None or now_s < self._due_s:
@@ -61,7 +76,8 @@ class TransferProgress:
         self._due_s = now_s + INTERVAL_S
         self._is_shown = True
         line = progress_line(
-            events=events,
+            count=count,
+            things=self._things,
             size_bytes=size_bytes,
             elapsed_s=now_s - self._begun_s,
             read_bytes=read_bytes,

@@ -40,7 +40,8 @@ class Settings(NatsSettings):
     requests_max: int = Field(default=512, ge=1)
     """Concurrent requests; the gateway refuses further ones with 503."""
     pending_size_bytes_max: int = Field(default=128 * MIB, ge=KIB)
-    """The bytes of request bodies in reception, and separately of events in storage, at once."""
+    """The bytes of request bodies in reception, and separately of events and entries in storage, at
+    once."""
     request_timeout_s: float = Field(default=30.0, gt=0)
     """How long a command, or the storing or reading of a request's events, may take."""
     body_timeout_s: float = Field(default=30.0, gt=0)
@@ -50,14 +51,19 @@ class Settings(NatsSettings):
     writers_max: int = Field(default=256, ge=1)
     """Concurrently open writers of streams and transactions."""
     writer_idle_s: float = Field(default=60.0, gt=0)
-    """How long a writer may be unused before the gateway closes it."""
+    """How long a writer or an open table may be unused before the gateway closes it."""
+    tables_max: int = Field(default=256, ge=1)
+    """Concurrently open key-value tables."""
+    table_age_s_max: float = Field(default=60.0, gt=0)
+    """How long later requests share an open table; a changed time to live counts after that."""
     tunnels_max: int = Field(default=512, ge=1)
     """Concurrent tunnels of clients to segment stores; the gateway refuses further ones with
     503."""
     readers_max: int = Field(default=64, ge=1)
-    """Concurrent reads, long-polls included."""
+    """Concurrent reads of events, and scans, look-ups and watches of entries; long-polls
+    included."""
     read_size_bytes_max: int = Field(default=8 * MIB, ge=1)
-    """The size at which an answer ends; the event that reaches it is the last one."""
+    """The size at which an answer ends; the event or entry that reaches it is the last one."""
     group_readers_max: int = Field(default=64, ge=1)
     """Readers of reader groups that the gateway holds for its callers, parked ones included."""
     unacknowledged_events_max: int = Field(default=1000, ge=1)

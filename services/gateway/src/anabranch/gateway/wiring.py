@@ -24,7 +24,10 @@ from anabranch.common.runtime.ids import IdSource, SystemIds, system_rng
 from anabranch.common.runtime.service import Lifetime
 from anabranch.common.runtime.telemetry import Telemetry
 from anabranch.common.workflow.containment import Contained, Containment
-from anabranch.gateway.events.appends import AppendLimits, Appends
+from anabranch.gateway.bounds.changes import ChangeLimits, Changes
+from anabranch.gateway.bounds.leases import LeaseLimits
+from anabranch.gateway.bounds.places import ReadPlaces
+from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.destinations import open_writer
 from anabranch.gateway.events.held_reader import FeedTimes
 from anabranch.gateway.events.held_readers import HeldReaderLimits, HeldReaders
@@ -37,6 +40,9 @@ from anabranch.gateway.http.edge.used_keys import UsedKeys
 from anabranch.gateway.http.edge.websockets import WebSocketConnection
 from anabranch.gateway.http.routes.parts import Parts
 from anabranch.gateway.settings import MIB, Settings
+from anabranch.gateway.tables.open_tables import OpenTables, open_table
+from anabranch.gateway.tables.reads import EntryReads
+from anabranch.gateway.tables.updates import Updates
 from anabranch.gateway.tunnels.stores import KnownStores
 
 PROBE_PAUSE_S = 2.0
@@ -45,7 +51,7 @@ DRAIN_S = 8
 LEAVE_S = 2.0
 """After that, readers of groups have this long to leave their groups."""
 STORE_S = 4.0
-"""After that, pending appends have this long. The three together are below the grace."""
+"""After that, pending changes have this long. The three together are below the grace."""
 STORES_TIMEOUT_S = 2.0
 """A client waits 5 s for a tunnel; within this time the gateway must also reach the store."""
 BACKLOG = 2048
@@ -94,12 +100,13 @@ async def _run_on(
         keep = containment.keep
         background = [
             group.create_task(keep("open writers", parts.writers.serve)),
+            group.create_task(keep("open tables", parts.tables.serve)),
             group.create_task(keep("readers of groups", parts.group_readers.serve)),
             group.create_task(keep("probe", partial(_probe, client, clock, lifetime))),
         ]
         await serve(build_app(parts, clock), listener, lifetime, settings, parts.metrics)
         await parts.group_readers.end(LEAVE_S)
-        await parts.appends.end(STORE_S)
+        await parts.changes.end(STORE_S)
         for task in background:
             task.cancel()
 
@@ -119,27 +126,31 @@ def build(
     health: Callable[[], Mapping[str, PartHealth]],
     stopping: Callable[[], bool],
 ) -> Parts:
-    """Build the gateway's parts on an open client. The caller runs `writers.serve`."""
-    writers = OpenWriters(
-        partial(open_writer, client),
-        clock=clock,
-        tasks=tasks,
-        writers_max=settings.writers_max,
-        idle_s=settings.writer_idle_s,
-    )
-    limits = AppendLimits(
+    """Build the gateway's parts on an open client. The caller runs `serve` of its writers, tables
+    and group readers."""
+    writers = _writers(settings, client, clock, tasks)
+    limits = ChangeLimits(
         timeout_s=settings.request_timeout_s,
         pending_size_bytes_max=settings.pending_size_bytes_max,
         answers_max=settings.answers_max,
         answer_age_s_max=settings.answer_age_s_max,
     )
+    changes, places = Changes(clock, tasks, limits), ReadPlaces(settings.readers_max)
     reads = Reads(
         client,
         clock,
-        readers_max=settings.readers_max,
+        places,
         size_bytes_max=settings.read_size_bytes_max,
         timeout_s=settings.request_timeout_s,
         stopping=stopping,
+    )
+    tables = _tables(settings, client, clock, tasks)
+    entries = EntryReads(
+        tables,
+        places,
+        clock,
+        size_bytes_max=settings.read_size_bytes_max,
+        timeout_s=settings.request_timeout_s,
     )
     ids = SystemIds()
     group_readers = _group_readers(settings, client, clock, ids, stopping)
@@ -147,16 +158,39 @@ def build(
         settings=settings,
         client=client,
         writers=writers,
-        appends=Appends(writers, clock, tasks, limits),
+        changes=changes,
+        places=places,
+        appends=Appends(writers, changes),
         reads=reads,
+        tables=tables,
+        updates=Updates(tables, changes),
+        entries=entries,
         group_readers=group_readers,
         ids=ids,
         keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
-        metrics=GatewayMetrics(telemetry.metrics, lambda: len(writers), group_readers.by_state),
+        metrics=GatewayMetrics(
+            telemetry.metrics, lambda: len(writers), lambda: len(tables), group_readers.by_state
+        ),
         stores=KnownStores(partial(_stores, client), clock),
         tracer=telemetry.tracer,
         health=health,
     )
+
+
+def _writers(
+    settings: Settings, client: Client, clock: Clock, tasks: asyncio.TaskGroup
+) -> OpenWriters:
+    things = "writers of streams and transactions"
+    limits = LeaseLimits(things, settings.writers_max, settings.writer_idle_s)
+    return OpenWriters(partial(open_writer, client), clock, tasks, limits)
+
+
+def _tables(
+    settings: Settings, client: Client, clock: Clock, tasks: asyncio.TaskGroup
+) -> OpenTables:
+    idle_s, age_s_max = settings.writer_idle_s, settings.table_age_s_max
+    limits = LeaseLimits("key-value tables", settings.tables_max, idle_s, age_s_max)
+    return OpenTables(partial(open_table, client), clock, tasks, limits)
 
 
 def _group_readers(

@@ -93,11 +93,19 @@ class TableIndex(Protocol):
         ...
 
     def scan(
-        self, number: int, start: bytes, end: bytes, count_max: int, size_max: int, *, values: bool
+        self,
+        number: int,
+        start: bytes,
+        end: bytes,
+        count_max: int,
+        size_max: int,
+        *,
+        values: bool,
+        now_ms: int = 0,
     ) -> IndexPage:
         """The rows with keys in [start, end), as `ScanEntries` bounds them; from one snapshot.
 
-        Without `values`, the values are empty.
+        It leaves out rows that have expired at `now_ms`. Without `values`, the values are empty.
         """
         ...
 

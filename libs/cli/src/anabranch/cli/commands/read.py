@@ -1,21 +1,15 @@
 """The command `anabranch read`: the events of a stream or of a group's share, in many forms."""
 
-import os
-import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import CycloptsError, Parameter
 
-from anabranch.cli.byte_target import ByteTarget
-from anabranch.cli.commands.read_output import Printer, ReadOutput
+from anabranch.cli.commands.printing import print_batches
+from anabranch.cli.commands.read_output import ReadOutput
 from anabranch.cli.events import HEAD, TAIL, EventBatch, GroupReadRequest, ReadRequest
 from anabranch.cli.session import ClusterAddress, run_async, session_on
-from anabranch.cli.transfer_progress import NO_TERMINAL, TransferProgress, shows_progress
 from anabranch.client.reading.times.instants import looks_like_time
 from anabranch.common.errors import InvalidRequest
-from anabranch.common.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -23,9 +17,6 @@ if TYPE_CHECKING:
 _RAW = ReadOutput()
 _HERE = ClusterAddress()
 POSITION_LENGTH_MIN = 32
-STDOUT = 1
-
-B = TypeVar("B")
 
 
 def _check_start(_type: object, start: str) -> None:
@@ -87,13 +78,17 @@ def read(
         async with session_on(address.target.address) as session:
             if group is not None:
                 in_group = session.read_group(GroupReadRequest(group, reader, count))
-                await _print(in_group, output.text_printer, output, _size_of_text)
+                await print_batches(
+                    in_group, output.text_printer, output.destination, _size_of_text
+                )
             elif output.kind.is_columnar:
                 columns = session.read_arrow(str(stream), request)
-                await _print(columns, output.column_printer, output, _size_of_columns)
+                await print_batches(
+                    columns, output.column_printer, output.destination, _size_of_columns
+                )
             else:
                 events = session.read(str(stream), request)
-                await _print(events, output.text_printer, output, _size_of_text)
+                await print_batches(events, output.text_printer, output.destination, _size_of_text)
 
     run_async(perform())
 
@@ -129,33 +124,6 @@ def _check_group(stream: str | None, request: ReadRequest, output: ReadOutput) -
             remedy="use another --output, or read the stream without --group",
             output=output.kind,
         )
-
-
-async def _print(
-    batches: AsyncGenerator[B, None],
-    new_printer: Callable[[ByteTarget], Printer[B]],
-    output: ReadOutput,
-    size_of: Callable[[B], tuple[int, int]],
-) -> None:
-    """Print all batches. A file is replaced when the first events have come, or the end: a read
-    that fails at its beginning leaves it alone. `size_of` counts a batch's events and bytes."""
-    descriptor = STDOUT if output.file is None else NO_TERMINAL
-    stream = sys.stderr if shows_progress(sys.stderr, descriptor, os.environ) else None
-    events = size_bytes = 0
-    async with aclosing(batches):
-        batch = await anext(batches, None)
-        with (
-            closing(TransferProgress(stream, SystemClock(), None)) as progress,
-            output.target() as target,
-            closing(new_printer(target)) as printer,
-        ):
-            while batch is not None:
-                printer.write(batch)
-                if stream is not None:
-                    more_events, more_bytes = size_of(batch)
-                    events, size_bytes = events + more_events, size_bytes + more_bytes
-                    progress.show(events, size_bytes, 0)
-                batch = await anext(batches, None)
 
 
 def _size_of_text(batch: EventBatch) -> tuple[int, int]:

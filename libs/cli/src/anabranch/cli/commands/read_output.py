@@ -1,49 +1,25 @@
 """The options that say how `anabranch read` prints events, and where to."""
 
-import sys
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch.cli.byte_target import ByteTarget, new_file, standard_output
-from anabranch.cli.event_forms import EventForm, Form, form_of, template_form
+from anabranch.cli.byte_target import ByteTarget
+from anabranch.cli.commands.printing import (
+    Destination,
+    Printer,
+    TextPrinter,
+    refuse_both,
+    require_arrow,
+)
+from anabranch.cli.event_forms import EventForm, form_of, template_form
 from anabranch.cli.events import EventBatch
 from anabranch.cli.templates import parse_template
-from anabranch.client.serializers import require_pyarrow
-from anabranch.common.errors import CodecMissing, InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-B = TypeVar("B", contravariant=True)
-
-
-class Printer(Protocol[B]):
-    """Prints batches of one kind."""
-
-    def write(self, batch: B) -> None: ...
-
-    def close(self) -> None:
-        """Print the end, behind the last batch."""
-        ...
-
-
-class TextPrinter:
-    """Prints each batch in a form that needs no end, and shows it at once."""
-
-    def __init__(self, form: Form, target: ByteTarget) -> None:
-        self._form = form
-        self._target = target
-
-    def write(self, batch: EventBatch) -> None:
-        self._target.write(self._form(batch))
-        self._target.flush()
-
-    def close(self) -> None:
-        """Nothing follows."""
 
 
 def _check_template(_type: object, text: str | None) -> None:
@@ -85,30 +61,21 @@ class ReadOutput:
         return self.format is not None and parse_template(self.format).has_positions
 
     @property
-    def is_on_terminal(self) -> bool:
-        return self.file is None and sys.stdout.isatty()
+    def destination(self) -> Destination:
+        return Destination(self.file)
 
     def check(self) -> None:
         """Raises InvalidRequest for options that contradict each other or the place of the output,
         CodecMissing without pyarrow where it is needed."""
-        kind = self.kind
-        if self.format is not None and kind is not EventForm.RAW:
-            raise InvalidRequest(
-                "a template is a form of its own", remedy="give --format or --output", output=kind
-            )
-        if kind is EventForm.PARQUET and self.file is None:
-            raise InvalidRequest("a Parquet file needs a name", remedy="add --file events.parquet")
-        if kind.is_binary and self.is_on_terminal:
-            raise InvalidRequest(
-                "a terminal cannot show binary output", output=kind,
-                remedy="add --file, or send the output to a file or another command",
-            )  # fmt: skip
-        if kind.is_columnar:
-            _require_arrow()
+        refuse_both(self.format, self.kind, EventForm.RAW)
+        if self.kind.is_binary:
+            self.destination.check_binary(self.kind, example="events.parquet")
+        if self.kind.is_columnar:
+            require_arrow()
 
     def text_printer(self, target: ByteTarget) -> Printer[EventBatch]:
         """The printer of a form that is not columnar."""
-        on_terminal = self.is_on_terminal
+        on_terminal = self.destination.is_on_terminal
         if self.format is not None:
             template = parse_template(self.format)
             return TextPrinter(template_form(template, on_terminal=on_terminal), target)
@@ -116,21 +83,8 @@ class ReadOutput:
 
     def column_printer(self, target: ByteTarget) -> "Printer[pa.RecordBatch]":
         """The printer of a columnar form."""
-        from anabranch.cli.arrow_files import ArrowStream, ParquetFile
+        from anabranch.cli.arrow_files import EVENT_ROWS, ArrowStream, ParquetFile
 
-        return ArrowStream(target) if self.kind is EventForm.ARROW else ParquetFile(target)
-
-    def target(self) -> AbstractContextManager[ByteTarget]:
-        """The open destination. Raises InvalidRequest for a file that cannot be written."""
-        return standard_output() if self.file is None else new_file(self.file)
-
-
-def _require_arrow() -> None:
-    try:
-        require_pyarrow()
-    except CodecMissing as error:
-        raise CodecMissing(
-            "the forms arrow and parquet require a package that is not installed",
-            remedy="pip install 'anabranch[arrow]'",
-            **error.fields,
-        ) from error
+        if self.kind is EventForm.ARROW:
+            return ArrowStream(target, EVENT_ROWS)
+        return ParquetFile(target, EVENT_ROWS)

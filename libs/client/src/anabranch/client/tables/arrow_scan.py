@@ -16,8 +16,8 @@ class ArrowScan:
 
     ::
 
-        async for batch in table.scan_arrow():
-            print(batch.num_rows, batch.column("key"))
+        async for rows in table.scan_arrow():
+            print(rows.num_rows, rows.column("key"))
 
     The columns are key, value (binary, as they are stored), version (a struct of the fields of
     `Version`) and expires_ms. Each batch has entries of one partition, in the order of their keys;

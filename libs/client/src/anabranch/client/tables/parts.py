@@ -8,7 +8,14 @@ from anabranch.client.settings import BackoffSettings, TableSettings
 from anabranch.client.tables.fate import TableFate
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.wire.segment_calls import ANSWER_TIME_S, NewRequest, SegmentCalls
-from anabranch.common.errors import AnabranchError, Retry, SegmentNotFound
+from anabranch.common.errors import (
+    AnabranchError,
+    Fenced,
+    OutcomeUnknown,
+    Retry,
+    SegmentNotFound,
+    Unavailable,
+)
 from anabranch.common.wire.messages import DescribeTable, M, Request, TableDescribed
 
 
@@ -38,7 +45,7 @@ class TableParts:
     ) -> tuple[M, bytes]:
         """Ask the store that serves the segment, until it answers.
 
-        Raises TableNotFound, the last error when the retry time is used up, and errors that a retry
+        Raises TableNotFound, Unavailable when the retry time is used up, and errors that a retry
         cannot cure.
         """
         clock, backoff = self.runtime.clock, self.new_backoff(retry_timeout_s)
@@ -46,6 +53,11 @@ class TableParts:
         while True:
             try:
                 return await calls.ask(request, expected, timeout_s=timeout_s, payload=payload)
+            except (Retry, Fenced, OutcomeUnknown) as error:
+                raise Unavailable(
+                    "no store answered in time",
+                    table=str(self.fate.table), segment=segment, cause=error.code, said=str(error),
+                ) from error  # fmt: skip
             except SegmentNotFound as error:
                 named = await self.named(error)
                 pause_s = backoff.failed(clock.monotonic())

@@ -29,6 +29,7 @@ from anabranch.common.errors import (
     SegmentTruncated,
     VersionCompacted,
 )
+from anabranch.common.errors.remedy import FieldValue
 from anabranch.common.model.table import RESERVED_KEYS
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead, TableDescribed
@@ -74,8 +75,11 @@ class Arrivals:
 
 
 class PartitionTail:
-    """The changes of a partition from `place` on, as `described` by its store. The consumer calls
-    `taken` for each arrival."""
+    """The changes of a partition from `place` on, as `described` by its store.
+
+    The consumer calls `taken` for each arrival. `is_given`: the caller gave the place, which may be
+    wrong.
+    """
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class PartitionTail:
         parts: TableParts,
         arrivals: Arrivals,
         size_max: int,
+        is_given: bool,
     ) -> None:
         self.partition = partition
         self.segment_number = described.segment_number
@@ -95,7 +100,8 @@ class PartitionTail:
         self._size_max = size_max
         self._late: dict[bytes, int] = {}
         """The versions of the snapshot's entries that lie behind the place to follow from."""
-        self._has_begun = False
+        self._is_doubtful = is_given
+        """Whether no block was found at the place yet, so that it may be wrong."""
         self._room = asyncio.Event()
         self._room.set()
 
@@ -161,14 +167,14 @@ class PartitionTail:
             offset = self._place.offset
             try:
                 reply, data = await self._read(offset)
-                changes, following = self._parsed(offset, data)
-            except (InvalidRequest, CorruptBlock) as error:
-                if self._has_begun:
-                    raise
-                raise self._misplaced() from error
-            if changes or data:
+            except InvalidRequest as error:
+                raise (self._misplaced() if self._is_doubtful else error) from error
+            changes, following, damage = self._parsed(offset, data)
+            if data:
+                self._is_doubtful = False
                 await self._deliver(changes, following)
-                self._has_begun = True
+            if damage is not None:
+                raise damage
             if reply.end_of_segment:
                 return
 
@@ -187,29 +193,37 @@ class PartitionTail:
                 self.partition.segment, request, SegmentRead, timeout_s=timeout_s
             )
         except SegmentTruncated as error:
-            raise VersionCompacted(
-                "compaction has dropped the changes that follow",
-                table=str(self._parts.fate.table), partition=self.partition.segment_id,
-                version=offset, start=error.fields.get("start"),
-            ) from error  # fmt: skip
+            start = error.fields.get("start")
+            raise compacted(self._parts, self.partition, offset, start) from error
         if reply.offset != offset:
             raise BadPacket("a reply to a read starts at another offset", offset=offset)
         return reply, data
 
-    def _parsed(self, offset: int, data: bytes) -> tuple[list[StoredChange], Place]:
-        """The changes in whole blocks that begin at `offset`, and the place after them."""
+    def _parsed(
+        self, offset: int, data: bytes
+    ) -> tuple[list[StoredChange], Place, CorruptBlock | None]:
+        """The changes in whole blocks that begin at `offset`, and the place after them: up to the
+        end of the data, or to a damaged block. Raises InvalidPosition."""
         changes: list[StoredChange] = []
-        at = 0
         index = self._place.entry_index
+        at = 0
         while at < len(data):
-            block = parse_table_block(data, offset + at, at)
+            begin = offset + at
+            try:
+                block = parse_table_block(data, begin, at)
+            except CorruptBlock as error:
+                if self._is_doubtful and not at:
+                    raise self._misplaced() from error
+                segment = self.partition.segment
+                damage = CorruptBlock(error.message, segment=segment, offset=begin)
+                return changes, Place(begin), damage
             if index > len(block.keys):
                 raise self._misplaced()
-            begin, at = offset + at, at + parse_header(data, at).size
+            at += parse_header(data, at).size
             if not block.copies:
                 changes += self._changes(block, begin, offset + at, index)
             index = 0
-        return changes, Place(offset + at, index)
+        return changes, Place(offset + at, index), None
 
     def _changes(
         self, block: TableBlock, begin: int, end: int, index: int
@@ -236,3 +250,13 @@ class PartitionTail:
             segment=self.partition.segment,
             offset=self._place.offset, index=self._place.entry_index,
         )  # fmt: skip
+
+
+def compacted(
+    parts: TableParts, partition: Partition, offset: int, start: FieldValue
+) -> VersionCompacted:
+    """The error for a watch at `offset` of a partition that begins at `start` by now."""
+    return VersionCompacted(
+        "compaction has dropped the changes that follow",
+        table=str(parts.fate.table), partition=partition.segment_id, version=offset, start=start,
+    )  # fmt: skip

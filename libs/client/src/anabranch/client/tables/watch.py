@@ -21,9 +21,21 @@ from anabranch.client.tables.entries import K, V, Version
 from anabranch.client.tables.keys import TableKeys
 from anabranch.client.tables.parts import TableParts
 from anabranch.client.tables.position import Place, TablePosition
-from anabranch.client.tables.tail import Arrival, Arrivals, PartitionTail, StoredChange
+from anabranch.client.tables.tail import (
+    Arrival,
+    Arrivals,
+    PartitionTail,
+    StoredChange,
+    compacted,
+)
 from anabranch.common.contracts.tables import TableDescription
-from anabranch.common.errors import AnabranchError, Closed, InvalidPosition, InvalidRequest
+from anabranch.common.errors import (
+    AnabranchError,
+    Closed,
+    InvalidPosition,
+    InvalidRequest,
+    Remedy,
+)
 from anabranch.common.workflow.bounded import for_each
 
 WatchStart = TablePosition | str | None
@@ -137,6 +149,8 @@ class Watch(Generic[K, V]):
             match self._start:
                 case TablePosition():
                     place = self._start.places[partition.segment_id]
+                    if place.offset < described.start:
+                        raise compacted(self._parts, partition, place.offset, described.start)
                 case "earliest":
                     place = Place(described.start)
                 case "now":
@@ -148,6 +162,7 @@ class Watch(Generic[K, V]):
                 PartitionTail(
                     partition, described, place, parts=self._parts, arrivals=self._arrivals,
                     size_max=max(READ_SIZE_BYTES_MIN, min(share, READ_SIZE_BYTES_MAX)),
+                    is_given=isinstance(self._start, TablePosition),
                 )
             )  # fmt: skip
 
@@ -180,7 +195,10 @@ class Watch(Generic[K, V]):
             return TablePosition(table, described.incarnation, self._places, self._moved)
         if isinstance(self._start, TablePosition):
             return self._start
-        raise InvalidRequest("the watch has not begun", remedy="enter it with `async with`")
+        raise InvalidRequest(
+            "the watch has not begun",
+            remedy=Remedy(api="enter the watch with an async with block"),
+        )
 
     def __aiter__(self) -> Self:
         return self
@@ -198,12 +216,14 @@ class Watch(Generic[K, V]):
             if self._changes:
                 return self._next_change()
             self._finish_arrival()
+            if self._ended is not None:
+                continue
             if self._arrivals.ready:
                 self._arrival = self._arrivals.ready.popleft()
                 self._changes.extend(self._arrival.changes)
             elif not self._open_count:
                 raise StopAsyncIteration
-            elif self._ended is None:
+            else:
                 self._arrivals.news.clear()
                 await self._arrivals.news.wait()
 

@@ -76,14 +76,24 @@ class VersionMismatch(Conflict):
     (of the entry at present)."""
 
     code = "version-mismatch"
-    default_remedy = Remedy("read the entry, and repeat the update with its version")
+    default_remedy = Remedy(
+        "read the entry, and repeat the update with its version",
+        http="`GET` the entry, and repeat the request with its ETag in If-Match",
+        command="read the entry with `anabranch table get {table} KEY --json`, and repeat the "
+        "command with its version",
+    )
 
 
 class KeyExists(VersionMismatch):
     """The key to insert has an entry. Fields: table, key (as text), version."""
 
     code = "key-exists"
-    default_remedy = Remedy("read the entry, and replace it with its version")
+    default_remedy = Remedy(
+        "read the entry, and replace it with its version",
+        http="`GET` the entry, and send its ETag in If-Match instead of If-None-Match",
+        command="read the entry with `anabranch table get {table} KEY --json`, and replace it with "
+        "its version",
+    )
 
 
 class ViewMismatch(Conflict):

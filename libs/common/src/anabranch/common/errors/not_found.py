@@ -51,7 +51,11 @@ class KeyNotFound(NotFound):
     """The table has no entry of this key. Fields: table, key (as text)."""
 
     code = "key-not-found"
-    default_remedy = Remedy("check the key, or insert it")
+    default_remedy = Remedy(
+        "check the key, or insert it",
+        http="`GET {table_path}/entries` lists the entries",
+        command="`anabranch table scan {table}` lists the entries",
+    )
 
 
 class VersionCompacted(NotFound):
@@ -59,7 +63,12 @@ class VersionCompacted(NotFound):
     start (the oldest version from which changes are left)."""
 
     code = "version-compacted"
-    default_remedy = Remedy("read all entries, and watch from the position of that snapshot")
+    default_remedy = Remedy(
+        "watch from a snapshot: all entries, and then every change",
+        api="`client.table(...).watch()` begins with all entries, and goes on with every change",
+        http="`GET {table_path}/changes?from=snapshot` begins with all entries",
+        command="`anabranch table watch {table} --from snapshot` begins with all entries",
+    )
 
 
 class SegmentNotFound(NotFound):

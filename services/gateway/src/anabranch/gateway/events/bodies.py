@@ -16,6 +16,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 LINES = "text/plain"
 BINARY = "application/octet-stream"
+NDJSON_TYPES = (NDJSON, "application/ndjson", "application/jsonl")
 ACCEPTED = f"{JSON}, {NDJSON}, {LINES} or {BINARY}"
 
 _JSON_SPACE = b" \t\r\n"
@@ -53,8 +54,8 @@ def parse_events(body: bytes, media_type: str, keys: Keys, events_max: int) -> E
     match media_type:
         case "application/json":
             lines = [body.strip(_JSON_SPACE)]
-        case "application/x-ndjson" | "application/ndjson" | "application/jsonl":
-            lines = [line for line in map(_stripped, body.split(b"\n")) if line]
+        case _ if media_type in NDJSON_TYPES:
+            lines = json_lines(body)
         case "text/plain" | "application/octet-stream":
             return _without_fields(body, media_type, keys, events_max)
         case _:
@@ -89,6 +90,11 @@ def _check_count(count: int, events_max: int) -> None:
         raise InvalidRequest("the body contains no event", remedy="send one event per line")
     if count > events_max:
         raise BodyTooLarge("too many events in one body", events=count, limit=events_max)
+
+
+def json_lines(body: bytes) -> list[bytes]:
+    """The lines of NDJSON without empty ones, and without the spaces around them."""
+    return [line for line in map(_stripped, body.split(b"\n")) if line]
 
 
 def ndjson_line(payload: bytes) -> bytes | None:

@@ -14,8 +14,9 @@ from anabranch.client.reading.bounds import Start
 from anabranch.client.reading.position_tokens import position_token, positions_of
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
 from anabranch.client.reading.times.window import UNKNOWN
-from anabranch.common.errors import EventsTruncated, Overloaded, Remedy, Unavailable
+from anabranch.common.errors import EventsTruncated, Remedy, Unavailable
 from anabranch.common.runtime.clock import Clock
+from anabranch.gateway.bounds.places import ReadPlaces
 from anabranch.gateway.events.following import PATIENCE_S, Following
 
 KIB = 1024
@@ -69,43 +70,35 @@ class ReadEvents:
 
 
 class Reads:
-    """Concurrent reads for many callers, at most `readers_max`."""
+    """Concurrent reads for many callers, as many as there are `places`."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
+        places: ReadPlaces,
         *,
-        readers_max: int,
         size_bytes_max: int,
         timeout_s: float,
         stopping: Callable[[], bool],
     ) -> None:
         self._client = client
         self._clock = clock
-        self._readers_max = readers_max
+        self._places = places
         self._size_bytes_max = size_bytes_max
         self._timeout_s = timeout_s
         self.stopping = stopping
-        self._readers = 0
 
     async def read(self, request: ReadRequest) -> ReadEvents:
         """Read once. Raises the reader's errors, InvalidRequest (token of another stream),
         Unavailable, Overloaded.
         """
-        if self._readers >= self._readers_max:
-            raise Overloaded("too many reads at once", limit=self._readers_max)
-        self._readers += 1
-        try:
+        with self._places.taken():
             return await self._read(request)
-        finally:
-            self._readers -= 1
 
     async def follow(self, stream: str, start: str) -> Following:
         """A reader that follows the stream; the caller closes it. Raises as `read`."""
-        if self._readers >= self._readers_max:
-            raise Overloaded("too many reads at once", limit=self._readers_max)
-        self._readers += 1
+        self._places.take()
         try:
             async with asyncio.timeout(self._timeout_s):
                 incarnation = (await self._client.streams.describe(stream)).incarnation
@@ -113,15 +106,12 @@ class Reads:
                 at = _start(request, incarnation)
                 reader = await self._reader(request, at, until_tail=False).__aenter__()
         except TimeoutError as error:
-            self._release()
+            self._places.release()
             raise Unavailable("the stream was not opened in time", stream=stream) from error
         except BaseException:
-            self._release()
+            self._places.release()
             raise
-        return Following(reader, incarnation, self._clock, self._release)
-
-    def _release(self) -> None:
-        self._readers -= 1
+        return Following(reader, incarnation, self._clock, self._places.release)
 
     async def _read(self, request: ReadRequest) -> ReadEvents:
         described = await self._client.streams.describe(request.stream)

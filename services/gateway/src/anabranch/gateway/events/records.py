@@ -36,7 +36,7 @@ RECORD_ENCODINGS = (Encoding.JSON, Encoding.RECORD, Encoding.BASE64)
 def record_of(event: Event, encoding: Encoding = Encoding.RECORD) -> dict[str, object]:
     """The event as data; a payload that is not UTF-8, or to be base64, is `payload_base64`."""
     return {
-        **_payload(event.payload, encoding),
+        **text_field("payload", event.payload, encoding),
         "key": event.key,
         "timestamp_ms": event.timestamp_ms,
         "segment": event.segment,
@@ -45,13 +45,14 @@ def record_of(event: Event, encoding: Encoding = Encoding.RECORD) -> dict[str, o
     }
 
 
-def _payload(payload: bytes, encoding: Encoding) -> dict[str, str]:
+def text_field(name: str, data: bytes, encoding: Encoding) -> dict[str, str]:
+    """The bytes as a field; if they are not UTF-8, or to be base64, the name ends in `_base64`."""
     if encoding is not Encoding.BASE64:
         try:
-            return {"payload": payload.decode()}
+            return {name: data.decode()}
         except UnicodeDecodeError:
             pass
-    return {"payload_base64": base64.b64encode(payload).decode()}
+    return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def lines_of(taken: Iterable[tuple[EventBatch, int]], encoding: Encoding) -> bytes:

@@ -20,6 +20,8 @@ from anabranch.gateway.http.routes import (
     cluster,
     control,
     docs_page,
+    entries,
+    entry,
     events,
     group_events,
     group_readers,
@@ -32,6 +34,7 @@ from anabranch.gateway.http.routes import (
     scopes,
     segments,
     streams,
+    table_changes,
     tables,
     transaction_events,
     transactions,
@@ -84,6 +87,9 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
         *docs_page.routes(),
         *health.routes(),
         *group_events.routes(),
+        *entry.routes(),
+        *entries.routes(),
+        *table_changes.routes(),
         *transaction_events.routes(),
         *tunnels.routes(),
     ]
@@ -127,7 +133,7 @@ class RouteTemplates:
     def __init__(self, plain: Sequence[Route]) -> None:
         self._plain = {route.path for route in plain if "{" not in route.path}
         self._by_endpoint: dict[object, str] = {
-            route.endpoint: route.path for route in plain if "{" in route.path
+            route.endpoint: route.path_format for route in plain if "{" in route.path
         }
 
     def template_of(self, scope: Scope) -> str:

@@ -11,6 +11,7 @@ from anabranch.gateway.events.records import RECORD_ENCODINGS, Encoding
 from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
+from anabranch.gateway.http.openapi_entries import entry_paths, parameter
 from anabranch.gateway.http.routes import (
     docs_page,
     event_queries,
@@ -92,6 +93,7 @@ def _completed(document: Document) -> Document:
     paths[transaction_events.PATH] = {"post": _post_transaction_events()}
     paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
+    paths |= entry_paths()
     paths[tunnel.PATH] = {"get": _open_tunnel()}
     for path in welcome.PATHS:
         paths[path] = {"get": _get_welcome()}
@@ -125,7 +127,7 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
 
 def _add_read_token(operation: Document) -> None:
     operation.setdefault("parameters", []).append(
-        _parameter(READ_TOKEN, "header", {"type": "string"})
+        parameter(READ_TOKEN, "header", {"type": "string"})
     )
     for status, response in operation["responses"].items():
         if status.startswith("2"):
@@ -138,9 +140,9 @@ def _post_events() -> Document:
         "tags": ["events"],
         "summary": "Append events; the answer comes when all are durable",
         "parameters": [
-            _parameter("Routing-Key", "header", {"type": "string"}),
-            _parameter("Idempotency-Key", "header", {"type": "string", "maxLength": 255}),
-            _parameter("key_field", "query", {"type": "string"}),
+            parameter("Routing-Key", "header", {"type": "string"}),
+            parameter("Idempotency-Key", "header", {"type": "string", "maxLength": 255}),
+            parameter("key_field", "query", {"type": "string"}),
         ],
         "requestBody": {
             "required": True,
@@ -199,12 +201,12 @@ def _get_events() -> Document:
         "tags": ["events"],
         "summary": "Read events from a position; continue at Next-Position, or at an event's id",
         "parameters": [
-            _parameter("from", "query", {"type": "string", "default": "head"}),
-            _parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
-            _parameter("wait", "query", {"type": "number", "minimum": 0}),
-            _parameter("encoding", "query", _enum(Encoding, Encoding.JSON)),
-            _parameter("time_window", "query", {"type": "boolean", "default": False}),
-            _parameter("Last-Event-ID", "header", {"type": "string"}),
+            parameter("from", "query", {"type": "string", "default": "head"}),
+            parameter("max_events", "query", {"type": "integer", "minimum": 1, "maximum": most}),
+            parameter("wait", "query", {"type": "number", "minimum": 0}),
+            parameter("encoding", "query", _enum(Encoding, Encoding.JSON)),
+            parameter("time_window", "query", {"type": "boolean", "default": False}),
+            parameter("Last-Event-ID", "header", {"type": "string"}),
         ],
         "responses": {
             "200": {
@@ -235,10 +237,10 @@ def _get_group_events() -> Document:
         "tags": ["reader groups"],
         "summary": "Events of a reader group as they arrive, for as long as the caller listens",
         "parameters": [
-            _parameter("reader", "query", {"type": "string", "minLength": 1, "maxLength": 255}),
-            _parameter("ack", "query", token),
-            _parameter("Last-Event-ID", "header", token),
-            _parameter("encoding", "query", _enum(RECORD_ENCODINGS, Encoding.JSON)),
+            parameter("reader", "query", {"type": "string", "minLength": 1, "maxLength": 255}),
+            parameter("ack", "query", token),
+            parameter("Last-Event-ID", "header", token),
+            parameter("encoding", "query", _enum(RECORD_ENCODINGS, Encoding.JSON)),
         ],
         "responses": {
             "200": {
@@ -289,7 +291,3 @@ def _open_tunnel() -> Document:
 
 def _enum(values: Iterable[Encoding], default: Encoding) -> Document:
     return {"type": "string", "enum": [str(each) for each in values], "default": str(default)}
-
-
-def _parameter(name: str, where: str, schema: Document) -> Document:
-    return {"name": name, "in": where, "required": False, "schema": schema}

@@ -76,6 +76,11 @@ class ControlDesk:
 
     def _ask(self, found: OpenContainer, request: Request, deliver: Deliver, given: Given) -> None:
         place = found.container.ask(request, deliver, given)
+        if isinstance(place, InIndex):
+            findings = found.tables.find_now(place)
+            if findings is not None:
+                given = replace(given, findings=findings, block=place.block)
+                place = found.container.ask(request, deliver, given)
         if place is not None:
             found.container.residency.pin(request.segment)
             self.spawn(_ask_elsewhere(found, request, deliver, given, place))

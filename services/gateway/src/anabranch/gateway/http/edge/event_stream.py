@@ -63,6 +63,11 @@ def wanted_form(accept: str) -> Form:
     raise NotAcceptable("events are not available in this form", remedy=f"accept {SSE} or {NDJSON}")
 
 
+class CutOff(Exception):
+    """Raised by the pieces of an answer that cannot be completed: the server then closes the
+    connection, so that the caller does not take the answer for a whole one."""
+
+
 class EventStream:
     """An ASGI application that answers with these pieces.
 
@@ -105,7 +110,7 @@ class EventStream:
 
     async def _send_all(self, send: Send) -> None:
         # The server cuts off a caller that reads nothing; its answer has no proper end.
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, CutOff):
             async with aclosing(self._pieces) as pieces:
                 start = {"type": "http.response.start", "status": 200, "headers": self._headers}
                 await send(start)

@@ -14,6 +14,7 @@ class GatewayMetrics:
         self,
         metrics: Metrics,
         open_writers: Callable[[], int],
+        open_tables: Callable[[], int],
         group_readers: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
         self.exposition = metrics.exposition
@@ -21,6 +22,7 @@ class GatewayMetrics:
         self.in_flight = 0
         self.body_bytes = 0
         self.events_in = self.events_out = 0
+        self.entries_in = self.entries_out = 0
         self.tunnels = Tunnelled()
         self._answered: Counter[tuple[str, ...]] = Counter()
         self._cut_off: Counter[tuple[str, ...]] = Counter()
@@ -52,6 +54,17 @@ class GatewayMetrics:
             "Bytes of request bodies received",
             lambda: self.body_bytes,
         )
+        self._define_events(metrics, open_writers)
+        self._define_tables(metrics, open_tables)
+        self._define_tunnels(metrics)
+        metrics.gauge(
+            "anabranch_gateway_group_readers",
+            "Readers of groups held for callers",
+            group_readers,
+            ("state",),
+        )
+
+    def _define_events(self, metrics: Metrics, open_writers: Callable[[], int]) -> None:
         metrics.counter(
             "anabranch_gateway_events_in_total", "Events stored", lambda: self.events_in
         )
@@ -63,13 +76,19 @@ class GatewayMetrics:
             "Streams and transactions with an open writer",
             open_writers,
         )
-        self._define_tunnels(metrics)
-        metrics.gauge(
-            "anabranch_gateway_group_readers",
-            "Readers of groups held for callers",
-            group_readers,
-            ("state",),
+
+    def _define_tables(self, metrics: Metrics, open_tables: Callable[[], int]) -> None:
+        metrics.counter(
+            "anabranch_gateway_entries_in_total",
+            "Entries of tables put or removed",
+            lambda: self.entries_in,
         )
+        metrics.counter(
+            "anabranch_gateway_entries_out_total",
+            "Entries of tables and their changes returned",
+            lambda: self.entries_out,
+        )
+        metrics.gauge("anabranch_gateway_open_tables", "Open key-value tables", open_tables)
 
     def _define_tunnels(self, metrics: Metrics) -> None:
         metrics.gauge(

@@ -60,6 +60,9 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "reader-group-reset": 410,
     "too-many-readers": 429,
     "too-many-checkpoints": 429,
+    "version-mismatch": 412,
+    "key-exists": 412,
+    "version-compacted": 410,
 }
 STATUS_BY_BRANCH: Mapping[type[AnabranchError], int] = {
     Retry: 503,
@@ -83,9 +86,12 @@ def status_of(error: AnabranchError) -> int:
     return next((s for branch, s in STATUS_BY_BRANCH.items() if isinstance(error, branch)), 500)
 
 
-def document_of(error: AnabranchError, instance: str) -> dict[str, object]:
-    """The problem document of an error; `instance` is the path of the request."""
-    status = status_of(error)
+def document_of(
+    error: AnabranchError, instance: str, status: int | None = None
+) -> dict[str, object]:
+    """The problem document of an error; `instance` is the path of the request. `status`: another
+    one than the error's."""
+    status = status or status_of(error)
     document: dict[str, object] = {
         "type": f"urn:anabranch:problem:{error.code}",
         "title": http.HTTPStatus(status).phrase,
@@ -102,12 +108,12 @@ def document_of(error: AnabranchError, instance: str) -> dict[str, object]:
     return document
 
 
-def problem_of(error: AnabranchError, instance: str) -> Response:
-    """The HTTP answer to an error."""
-    status = status_of(error)
+def problem_of(error: AnabranchError, instance: str, status: int | None = None) -> Response:
+    """The HTTP answer to an error. `status`: another one than the error's."""
+    status = status or status_of(error)
     comes_later = status == 503 or isinstance(error, Busy)
     headers = {"retry-after": str(RETRY_AFTER_S)} if comes_later else None
-    return Response(_encoded(document_of(error, instance)), status, headers, PROBLEM)
+    return Response(_encoded(document_of(error, instance, status)), status, headers, PROBLEM)
 
 
 def _encoded(document: dict[str, object]) -> bytes:

@@ -7,7 +7,6 @@ its bytes. With server-sent events, the ids of the messages are these positions.
 """
 
 import base64
-import hashlib
 from collections.abc import AsyncGenerator, Iterable, Iterator
 
 import msgspec
@@ -17,8 +16,7 @@ from starlette.routing import Route
 
 from anabranch.client import Event, TimeWindow
 from anabranch.client.transactions.part import PartReport
-from anabranch.common.errors import AnabranchError, EventsTruncated, InvalidRequest
-from anabranch.gateway.events.appends import Idempotency
+from anabranch.common.errors import AnabranchError, EventsTruncated
 from anabranch.gateway.events.bodies import (
     BINARY,
     JSON,
@@ -41,9 +39,14 @@ from anabranch.gateway.http.routes.event_queries import (
     wants_window,
 )
 from anabranch.gateway.http.routes.parts import Parts, parts_of
+from anabranch.gateway.http.routes.plain_requests import (
+    header,
+    idempotency_of,
+    media_type_of,
+    optional_header,
+)
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
-IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 
 def routes() -> list[Route]:
@@ -68,11 +71,12 @@ async def append_events(request: Request) -> Response:
 async def append_to(destination: str, request: Request) -> tuple[int, PartReport | None]:
     """Store a request's events; returns their number, and the report of a part's writer."""
     parts = parts_of(request)
-    media_type = _header(request, "content-type").partition(";")[0].strip().lower() or JSON
-    keys = Keys(_optional(request, "routing-key"), request.query_params.get("key_field"))
+    media_type = media_type_of(request, JSON)
+    keys = Keys(optional_header(request, "routing-key"), request.query_params.get("key_field"))
     payload = await request.body()
     body = parse_events(payload, media_type, keys, parts.settings.body_events_max)
-    idempotency = _idempotency(request, media_type, keys, payload)
+    told = [media_type, keys.routing_key, keys.field]
+    idempotency = idempotency_of(request, told, payload)
     report = await parts.appends.append(destination, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
     return len(body.payloads), report
@@ -82,7 +86,7 @@ async def read_events(request: Request) -> Response | EventStream:
     """200 with the events, if any; 204 without the one raw event; see `problem` for errors."""
     parts = parts_of(request)
     stream = _stream(request)
-    form = form_of(_header(request, "accept"))
+    form = form_of(header(request, "accept"))
     if form == SSE:
         return await follow_events(request, parts, stream)
     wanted = page_of(stream, request.query_params, form, parts.settings.wait_s_max)
@@ -194,31 +198,3 @@ def _stream(request: Request) -> str:
 def _bounds(window: TimeWindow) -> tuple[tuple[str, int | None], ...]:
     """The window as headers."""
     return (("time-lower-ms", window.lower_ms), ("time-upper-ms", window.upper_ms))
-
-
-def _idempotency(
-    request: Request, media_type: str, keys: Keys, payload: bytes
-) -> Idempotency | None:
-    key = _optional(request, "idempotency-key")
-    if key is None:
-        return None
-    if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX:
-        raise InvalidRequest(
-            "the Idempotency-Key is empty or too long",
-            remedy=f"send 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} characters",
-        )
-    digest = hashlib.sha256(msgspec.json.encode([media_type, keys.routing_key, keys.field]))
-    digest.update(payload)
-    return Idempotency(key, digest.digest())
-
-
-def _optional(request: Request, name: str) -> str | None:
-    return _header(request, name) if name in request.headers else None
-
-
-def _header(request: Request, name: str) -> str:
-    """A header as UTF-8 text; empty if absent. Raises InvalidRequest."""
-    try:
-        return request.headers.get(name, "").encode("latin-1").decode()
-    except UnicodeError as error:
-        raise InvalidRequest("a header is not UTF-8", header=name) from error

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from anabranch.client import Client
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.ids import IdSource
+from anabranch.gateway.bounds.changes import Changes
+from anabranch.gateway.bounds.places import ReadPlaces
 from anabranch.gateway.events.appends import Appends
 from anabranch.gateway.events.held_readers import HeldReaders
 from anabranch.gateway.events.reads import Reads
@@ -17,6 +19,9 @@ from anabranch.gateway.events.writers import OpenWriters
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.gateway.http.edge.used_keys import UsedKeys
 from anabranch.gateway.settings import Settings
+from anabranch.gateway.tables.open_tables import OpenTables
+from anabranch.gateway.tables.reads import EntryReads
+from anabranch.gateway.tables.updates import Updates
 from anabranch.gateway.tunnels.stores import KnownStores
 
 
@@ -27,8 +32,13 @@ class Parts:
     settings: Settings
     client: Client
     writers: OpenWriters
+    changes: Changes
+    places: ReadPlaces
     appends: Appends
     reads: Reads
+    tables: OpenTables
+    updates: Updates
+    entries: EntryReads
     group_readers: HeldReaders
     ids: IdSource
     keys: UsedKeys

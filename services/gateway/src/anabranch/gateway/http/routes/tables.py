@@ -71,9 +71,10 @@ async def update_table(
     request: Request, scope: str, table: str, body: UpdateTableRequest, sent: Sent
 ) -> TableProperty | Response:
     """200; 400 for a time out of range; 404; 409 when the table is sealed."""
-    client = parts_of(request).client
-    name = str(table_at(scope, table))
+    parts = parts_of(request)
+    client, name = parts.client, str(table_at(scope, table))
     operation = await client.tables.update(name, ttl_ms=body.ttl_ms, **sent)
+    parts.tables.forget(name)
     return still_running(operation) or table_property(await client.tables.describe(name))
 
 

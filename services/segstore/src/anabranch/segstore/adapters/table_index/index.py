@@ -209,19 +209,29 @@ class RowIndex:
         return Remembered({}, max(row.state.complete_from, row.forgotten))
 
     def scan(
-        self, number: int, start: bytes, end: bytes, count_max: int, size_max: int, *, values: bool
+        self,
+        number: int,
+        start: bytes,
+        end: bytes,
+        count_max: int,
+        size_max: int,
+        *,
+        values: bool,
+        now_ms: int = 0,
     ) -> IndexPage:
         first = head(number, ENTRY)
         behind = first + end if end else end_of(number, ENTRY)
-        page = _Page(values=values)
+        page = _Page(count_max, size_max, values=values, now_ms=now_ms)
+        seen = 0
         with self._rows.iterate(first + start) as rows:
             for key, row in rows:
                 if key >= behind:
                     return page.ended(more=False)
-                if page.count and (page.count >= count_max or page.size >= size_max):
+                if page.is_full:
                     return page.ended(more=True)
                 page.add(key, row)
-                if page.count % ROWS_BETWEEN_PAUSES == 0:
+                seen += 1
+                if seen % ROWS_BETWEEN_PAUSES == 0:
                     self._rows.pause()
         raise _ended_early(number)
 
@@ -278,27 +288,49 @@ class _Batch:
 
 
 class _Page:
-    """The rows of a scan; it verifies them, and drops unwanted values, a slice at a time."""
+    """The rows of a scan; it verifies them, and drops expired rows and unwanted values, a slice at
+    a time. Until then `count` and `size` count the expired rows of the slice too."""
 
-    __slots__ = ("_found", "_keys", "_rows", "_size", "_values", "count", "size")
+    __slots__ = (
+        "_count_max", "_found", "_keys", "_now_ms", "_rows", "_size", "_size_max", "_values",
+        "count", "size",
+    )  # fmt: skip
 
-    def __init__(self, *, values: bool) -> None:
+    def __init__(self, count_max: int, size_max: int, *, values: bool, now_ms: int) -> None:
         self.count = 0
         self.size = 0
+        self._count_max = count_max
+        self._size_max = size_max
         self._values = values
+        self._now_ms = now_ms
         self._found: list[tuple[bytes, TailEntry]] = []
         self._keys: list[bytes] = []
         self._rows: list[bytes] = []
         self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the page has all rows that its bounds permit, and at least one."""
+        if not self._reaches_bounds:
+            return False
+        self._take()
+        return self._reaches_bounds
+
+    @property
+    def _reaches_bounds(self) -> bool:
+        return self.count > 0 and (self.count >= self._count_max or self.size >= self._size_max)
 
     def add(self, key: bytes, row: bytes) -> None:
         self._keys.append(key)
         self._rows.append(row)
         self._size += len(row)
         self.count += 1
-        self.size += len(key) + len(row) if self._values else len(key)
+        self.size += self._size_of(key, row)
         if len(self._rows) == SLICE_ROWS_MAX or self._size > SLICE_SIZE_BYTES:
             self._take()
+
+    def _size_of(self, key: bytes, row: bytes) -> int:
+        return len(key) + len(row) if self._values else len(key)
 
     def ended(self, *, more: bool) -> IndexPage:
         self._take()
@@ -306,6 +338,12 @@ class _Page:
 
     def _take(self) -> None:
         entries = decode_entries(self._keys, self._rows)
+        now_ms = self._now_ms
+        gone = [at for at, entry in enumerate(entries) if 0 < entry.expires_ms <= now_ms]
+        for at in reversed(gone):
+            self.count -= 1
+            self.size -= self._size_of(self._keys[at], self._rows[at])
+            del self._keys[at], entries[at]
         if not self._values:
             entries = [entry._replace(value=b"") for entry in entries]
         names = [key[KEY_HEAD_SIZE_BYTES:] for key in self._keys]

@@ -217,7 +217,10 @@ def _remembered(
 
 def _only_in_index(tail: TableTail, keys: Iterable[bytes]) -> frozenset[bytes]:
     """The keys of which the tail knows nothing, although the index may."""
-    return frozenset(keys) - tail.entries.keys() if tail.kept_from else frozenset()
+    if not tail.kept_from:
+        return frozenset()
+    # The difference of a set and `dict.keys()` would look at every key of the tail.
+    return frozenset(key for key in keys if key not in tail.entries)
 
 
 def _valid(

@@ -189,7 +189,9 @@ class SegmentIndex:
         gone = 0
         while gone < len(self._pieces):
             piece = self._pieces[gone]
-            if piece.end <= self.start and not self._flush.under_way:
+            if piece.end <= self.start:
+                if self._flush.under_way:
+                    break  # The flush may fetch it, even if its bytes have left the memory.
                 self._cache.release(piece)
             elif piece.payloads is not None or not self._tiered(piece):
                 break

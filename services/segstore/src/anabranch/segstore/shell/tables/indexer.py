@@ -1,8 +1,8 @@
 """Brings the index of a container's table segments up to date with their logs.
 
-    durable append ──► due ──pass──► written to the index ──► waiters go on, old updates leave the
-                        ▲                     │               tails
-                        └── further behind ───┘
+    durable append ──soon──► due ──pass──► written to the index ──► waiters go on, old updates leave
+                              ▲                     │               the tails
+                              └── further behind ───┘
 
     first use of a table ──► the index's state fits the log? ──no──► cleared, built from the start
 
@@ -44,6 +44,10 @@ from anabranch.segstore.shell.tables.passes import IndexPass, merged, parsed
 READ_SIZE_BYTES_MAX = 1024 * 1024
 WAIT_S_MAX = 30.0
 """How long a look-up waits for the index."""
+PASS_S = 0.2
+"""The time from an update until its table is due, unless something waits for its index or
+`PASS_SIZE_BYTES` are missing in it: the updates of that time are one write."""
+PASS_SIZE_BYTES = 1024 * 1024
 REST_S = 1.0
 """How long the updates of the last pass stay in the tails, for look-ups that began before it."""
 
@@ -78,6 +82,8 @@ class Indexer:
         self._held = HeldIndex(container.container, parts, self._start_over_soon)
         self._states: dict[int, IndexState] = {}
         self._due: dict[int, None] = {}
+        self._soon: set[int] = set()
+        """Tables that are due soon."""
         self._failures: dict[int, int] = {}
         self._gone: list[int] = []
         self._resting: set[int] = set()
@@ -94,8 +100,25 @@ class Indexer:
     def note_changes(self, changed: set[int], gone: list[int]) -> None:
         """Segments changed, and table segments were deleted, by durable operations."""
         for number in changed & self._container.applied.state.tables.keys():
-            self._due[number] = None
-        self._gone += gone
+            self._schedule(number)
+        if gone:
+            self._gone += gone
+            self._wanted.set()
+
+    def _schedule(self, number: int) -> None:
+        """Make a table due: now if something waits for its index or much is missing in it."""
+        known, state = self._container.applied.state.living(number), self._states.get(number)
+        indexed = state.indexed if state is not None else 0
+        missing = known.length - indexed if known is not None else 0
+        if missing >= PASS_SIZE_BYTES or number in self._waiting:
+            self._make_due(number)
+        elif missing and number not in self._soon:
+            self._soon.add(number)
+            self._call_later(PASS_S, lambda: self._make_due(number))
+
+    def _make_due(self, number: int) -> None:
+        self._soon.discard(number)
+        self._due[number] = None
         self._wanted.set()
 
     async def ready(self, number: int, offset: int) -> "Ready":
@@ -199,7 +222,6 @@ class Indexer:
                 state = await self._state(known)
                 if state.indexed < known.length:
                     await self._pass(known, state)
-                    self._due[number] = None
         except SegmentTruncated:
             self._due[number] = None  # by a compaction that had begun before the index was lost
             return
@@ -209,6 +231,7 @@ class Indexer:
             return
         self._failures.pop(number, None)
         self._wake(number)
+        self._schedule(number)
 
     def _failed(self, known: SegmentState, error: AnabranchError | OSError) -> None:
         """Tell the waiters, and try again after a pause."""
@@ -239,7 +262,8 @@ class Indexer:
                     "the index of a table segment does not fit its log and is built anew",
                     segment=known.name, indexed=stored.indexed, length=known.length,
                 )  # fmt: skip
-            self._states.pop(number, None)
+            if self._states.pop(number, None) is not None:
+                self._held.begin_life()
             await self._held.write(lambda index: index.clear(number))
             stored = IndexState(number, indexed=known.start, complete_from=known.start)
         self._states[number] = stored

@@ -24,7 +24,7 @@ from anabranch.segstore.domain.table.decide import time_in
 from anabranch.segstore.domain.table.tail import Findings, TailEntry
 from anabranch.segstore.ports_table import IndexPage, IndexState, Remembered, TableIndex
 from anabranch.segstore.shell.container.container import Container
-from anabranch.segstore.shell.tables.indexer import Indexer
+from anabranch.segstore.shell.tables.indexer import Indexer, Ready
 from anabranch.segstore.shell.tables.parts import TableParts
 
 SCAN_COUNT_MAX = 10_000
@@ -102,8 +102,21 @@ class Tables:
         finally:
             self._waiting_size -= size
 
+    def find_now(self, place: InIndex) -> Findings | None:
+        """What an update's decision depends on, if memory has all of it."""
+        tail = self._container.applied.state.tables.get(place.number)
+        if tail is None or place.new_since < place.kept_from:
+            return None
+        entries: dict[bytes, TailEntry | None] = {}
+        for key in place.keys:
+            kept = self._parts.hot.look(tail, key)
+            if kept is None:
+                return None
+            entries[key] = kept[0]
+        return Findings(place.number, tail.kept_from, 0, place.new_since, entries, {})
+
     async def find(self, segment: str, place: InIndex) -> Findings:
-        """What an update's decision depends on. Raises Unavailable, and errors of the disk."""
+        """As `find_now`, from the index. Raises Unavailable, and errors of the disk."""
 
         def read(index: TableIndex) -> Remembered:
             return index.requests(place.number, place.client_id)
@@ -112,14 +125,20 @@ class Tables:
             ready = await self._indexer.ready(place.number, place.kept_from)
             with self._indexer.looking(ready):
                 remembered = await self._indexer.read(ready.life, read)
-                entries = await self._entries(place.number, ready.life, sorted(place.keys))
+                keys = sorted(place.keys)
+                entries = await self._entries(place.number, ready.life, keys)
+            found = dict(zip(keys, entries, strict=True))
+            tail = self._container.applied.state.tables.get(place.number)
+            if tail is not None and tail.kept_from <= ready.state.indexed:
+                for key, entry in found.items():
+                    self._parts.hot.keep(tail, key, entry)
         return Findings(
             place.number,
             ready.state.indexed,
             # An index of a log without blocks has no row that says where it was complete from.
             max(remembered.complete_from, ready.state.complete_from),
             place.new_since,
-            dict(zip(sorted(place.keys), entries, strict=True)),
+            found,
             remembered.requests,
         )
 
@@ -184,35 +203,44 @@ class Tables:
         the disk."""
         if not (0 < request.count_max <= SCAN_COUNT_MAX and request.size_max > 0):
             raise InvalidRequest("a page has 1 to 10,000 rows", count_max=request.count_max)
-        size_max = min(request.size_max, ANSWER_SIZE_BYTES_MAX)
         with self._container.residency.pinned(request.segment):
-            known = self._known(request.segment)
-            state, life = await self._indexer.ready(known.number, known.length)
-            start = request.start
-            while True:
-                page = await self._page(known.number, life, request, start, size_max)
-                now = self._known(request.segment)
-                if now.number != known.number:
+            for _ in range(ROUNDS_MAX):
+                known, ready = await self._ready_in_whole(request.segment)
+                page = await self._page(request, ready, self._now_ms(known))
+                present = self._known(request.segment)
+                if present.number != known.number:
                     raise Unavailable("the table segment was replaced during the scan")
-                now_ms = time_in(now, self._clock.now_ms())
-                rows = [
-                    Row(key, entry.version, entry.expires_ms, entry.value or b"")
-                    for key, entry in page.rows
-                    if entry.lives(now_ms)
-                ]
+                rows = _live_rows(page, self._now_ms(present))
                 if rows or not page.more:
-                    return Rows(known.number, state.indexed, rows, page.more)
-                start = page.rows[-1][0] + b"\0"
+                    return Rows(known.number, ready.state.indexed, rows, page.more)
+        raise Unavailable("entries expired faster than they could be read")
 
-    async def _page(
-        self, number: int, life: int, request: ScanEntries, start: bytes, size_max: int
-    ) -> IndexPage:
+    def _now_ms(self, known: SegmentState) -> int:
+        return time_in(known, self._clock.now_ms())
+
+    async def _page(self, request: ScanEntries, ready: Ready, now_ms: int) -> IndexPage:
+        size_max = min(request.size_max, ANSWER_SIZE_BYTES_MAX)
+
         def read(index: TableIndex) -> IndexPage:
             return index.scan(
-                number, start, request.end, request.count_max, size_max, values=request.values
-            )
+                ready.state.number, request.start, request.end, request.count_max, size_max,
+                values=request.values, now_ms=now_ms,
+            )  # fmt: skip
 
-        return await self._indexer.read(life, read)
+        return await self._indexer.read(ready.life, read)
+
+    async def _ready_in_whole(self, segment: str) -> tuple[SegmentState, Ready]:
+        """The segment, and the index when it has all its entries, or later.
+
+        An index that is built anew lacks the entries that compaction has moved behind it. It was
+        begun where the segment starts; so it lacks none if the segment did so before the wait.
+        """
+        for _ in range(ROUNDS_MAX):
+            known = self._known(segment)
+            ready = await self._indexer.ready(known.number, known.length)
+            if ready.state.complete_from <= known.start:
+                return known, ready
+        raise Unavailable("the table's index is built anew again and again")
 
     async def describe(self, segment: str) -> TableDescribed:
         """Raises SegmentNotFound, InvalidRequest, Unavailable, and errors of the disk."""
@@ -304,6 +332,15 @@ class Tables:
         for each, entries in zip(asked, found, strict=True):
             if not each.future.done():
                 each.future.set_result(entries)
+
+
+def _live_rows(page: IndexPage, now_ms: int) -> list[Row]:
+    """The rows of the page without those that have expired since it was read."""
+    return [
+        Row(key, entry.version, entry.expires_ms, entry.value or b"")
+        for key, entry in page.rows
+        if entry.lives(now_ms)
+    ]
 
 
 def _fail(asked: Iterable[_Asked], error: AnabranchError | OSError) -> None:

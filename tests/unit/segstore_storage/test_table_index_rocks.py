@@ -1,12 +1,13 @@
-"""A table index whose disk is full or too slow."""
+"""RocksDB as a table index: a full disk, a slow one, and its end beside calls."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from anabranch.common.errors import NoRoom, Overloaded
+from anabranch.common.errors import NoRoom, Overloaded, Unavailable
 from anabranch.segstore.adapters.table_index import rocks
 from anabranch.segstore.adapters.table_index.rocks import RocksIndexes
 from anabranch.segstore.domain.table.tail import TailEntry
@@ -17,6 +18,7 @@ from kit.table_index import SMALL, closing
 SIZE = 16 << 20
 ROWS = 40
 WRITES_MAX = 100
+GRACE_S = 0.05
 
 
 @pytest.fixture
@@ -67,3 +69,27 @@ def test_a_write_waits_only_so_long_for_compactions(
         with pytest.raises(Overloaded):
             write(index, state)
         assert index.state(1) == state
+
+
+def test_closing_waits_for_an_iteration(tmp_path: Path) -> None:
+    indexes = RocksIndexes(SMALL)
+    index = indexes.open(tmp_path)
+    index.flush()
+    closer = threading.Thread(target=index.close)
+    with index._rows.iterate(b"") as rows:
+        closer.start()
+        while not is_closed(index):
+            pass
+        closer.join(GRACE_S)
+        assert closer.is_alive()
+        assert len(list(rows)) == 1
+    closer.join()
+    indexes.open(tmp_path).close()
+
+
+def is_closed(index: TableIndex) -> bool:
+    try:
+        index.state(1)
+    except Unavailable:
+        return True
+    return False

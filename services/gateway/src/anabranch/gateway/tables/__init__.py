@@ -1,0 +1,1 @@
+"""Entries of key-value tables, without HTTP: open tables, updates, reads, watches and records."""
