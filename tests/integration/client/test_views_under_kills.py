@@ -1,7 +1,7 @@
-"""Processes of a view are killed and frozen at any moment; the table is the plain fold of the events.
+"""Processes of a view are killed and frozen at any moment; rows are the plain fold of events.
 
-The stream is written and scaled meanwhile, and its store is killed once. A frozen process wakes when
-others have taken its segments, and continues with an update that it had begun.
+The stream is written and scaled meanwhile, and its store is killed once. A frozen process wakes
+when others have taken its segments, and continues with an update that it had begun.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ async def more_folded(client: Client) -> None:
     """Wait until the view has made progress."""
     before = await folded(client)
     async with asyncio.timeout(PROGRESS_S_MAX):
-        while await folded(client) == before:
+        while await folded(client) == before:  # noqa: ASYNC110  other processes fold
             await asyncio.sleep(0.02)
 
 
@@ -74,15 +74,9 @@ class Fleet:
         self.frozen: list[Process] = []
 
     async def start(self) -> None:
-        self.running.append(
-            await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "kit.view_process",
-                self._cluster,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            )  # fmt: skip
-        )
+        program = (sys.executable, "-m", "kit.view_process", self._cluster)
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        self.running.append(await asyncio.create_subprocess_exec(*program, env=environment))
 
     async def kill(self, process: Process) -> None:
         process.kill()
