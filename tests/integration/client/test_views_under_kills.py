@@ -74,7 +74,7 @@ class Fleet:
         self.frozen: list[Process] = []
 
     async def start(self) -> None:
-        program = (sys.executable, "-m", "kit.view_process", self._cluster)
+        program = (sys.executable, "-P", "-m", "kit.view_process", self._cluster)
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         self.running.append(await asyncio.create_subprocess_exec(*program, env=environment))
 

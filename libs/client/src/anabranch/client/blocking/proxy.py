@@ -6,8 +6,8 @@ class has anything to await, and otherwise the value itself: events, batches, co
 as an argument is replaced by its object, and callbacks (``on_…``) run in the calling thread.
 
 Every call costs the way to the loop and back, some 50 µs. Therefore prefer batches to calls per
-event: `write_batch`, `batches()`. Iterating over a plain reader does not have that cost, because
-the calling thread takes the events of the open block by itself.
+event: `write_batch`, `batches()`. Iterating over a plain reader, or over the entries or changes of
+a table, does not have that cost: the calling thread takes items that were read already by itself.
 """
 
 import inspect
@@ -43,7 +43,8 @@ class Target(Generic[T]):
     nowait: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
-        self.nowait = getattr(self.it, "next_event_nowait", None)
+        of_reader = getattr(self.it, "next_event_nowait", None)
+        self.nowait = of_reader or getattr(self.it, "next_nowait", None)
 
 
 class Blocking(Generic[T]):
