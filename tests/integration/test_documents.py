@@ -3,6 +3,7 @@
 It starts the embedded cluster that users have, whichever provider `kit.infra` is.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,7 +11,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,14 @@ import pytest
 from anabranch.cli import __main__ as command_line
 from anabranch.cli.app import application
 from anabranch.cli.catalogue import ENTRIES, commands
+from anabranch.client import (
+    Client,
+    JsonSerializer,
+    ScopeExists,
+    StreamExists,
+    TableNotFound,
+    connect,
+)
 from kit.command_examples import ENDS_WITH_1, NOT_RUN, ExampleWorld, is_run
 from kit.documents import BrokenDocument, DocumentSession, runnable_blocks
 
@@ -29,6 +39,8 @@ RUNNING = [
     if re.search(r"^```.* (run|output)", path.read_text(), re.MULTILINE)
 ]
 STOP_SECONDS_MAX = 30
+STARTED_SECONDS_MAX = 30
+CAUGHT_UP_SECONDS_MAX = 60
 EXAMPLES = [example for _, command in commands(ENTRIES) for example in command.examples]
 
 
@@ -93,6 +105,68 @@ def test_every_block_that_is_marked_to_run_does_what_the_document_says(
     monkeypatch.chdir(ROOT)
     with DocumentSession(ROOT, environment) as session:
         session.run(runnable_blocks(document, (ROOT / document).read_text()))
+
+
+VIEW = ROOT / "docs/examples/count_by_key.py"
+
+
+def test_the_example_of_a_view_is_short_and_shown_as_it_is() -> None:
+    program = VIEW.read_text()
+    assert len(program.splitlines()) <= 30
+    assert f"```python\n{program}```\n" in (ROOT / "docs/views.md").read_text()
+
+
+async def test_the_example_of_a_view_counts_each_event_once_although_it_is_killed(
+    environment: dict[str, str],
+) -> None:
+    data_dir = Path(environment["ANABRANCH_DATA_DIR"])
+    run = [sys.executable, str(VIEW), str(data_dir)]
+    async with connect(data_dir) as client, stream_of_the_example(client):
+        async with client.writer("demo/flights") as writer:
+            for number in range(5000):
+                writer.write(b"", key=f"gate {number % 7}")
+            await writer.flush()
+            program = await asyncio.create_subprocess_exec(*run, env=environment)
+            async with asyncio.timeout(STARTED_SECONDS_MAX):
+                while not await counts(client):  # noqa: ASYNC110  another process counts
+                    await asyncio.sleep(0.01)
+            for number in range(5000):
+                writer.write(b"", key=f"gate {number % 5}")
+            await asyncio.sleep(0)
+            program.kill()
+            await program.wait()
+        again = await asyncio.create_subprocess_exec(*run, "--once", env=environment)
+        async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
+            assert await again.wait() == 0
+        async with client.reader("demo/flights", until_tail=True) as reader:
+            expected = Counter([event.key async for event in reader])
+        assert expected.total() >= 10_000
+        assert await counts(client) == expected
+
+
+@contextlib.asynccontextmanager
+async def stream_of_the_example(client: Client) -> AsyncIterator[None]:
+    """The stream that the example reads; neither it nor the view is there afterwards."""
+    with contextlib.suppress(ScopeExists):
+        await client.scopes.create("demo")
+    with contextlib.suppress(StreamExists):
+        await client.streams.create("demo/flights", segments=2)
+    try:
+        yield
+    finally:
+        await client.reader_groups.delete("demo/counters")
+        await client.tables.delete("demo/counts")
+        await client.streams.seal("demo/flights")
+        await client.streams.delete("demo/flights")
+
+
+async def counts(client: Client) -> dict[str, int]:
+    """The rows of the example's view; none before it has begun."""
+    try:
+        async with client.table("demo/counts", value=JsonSerializer()) as table:
+            return {entry.key.decode(): entry.value async for entry in table.entries()}
+    except TableNotFound:
+        return {}
 
 
 def test_the_documents_that_teach_by_example_have_blocks_that_run() -> None:

@@ -31,6 +31,7 @@ from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
 from kit.table_scenario import random_tables
 from kit.transaction_scenario import random_transactions
+from kit.view_scenario import random_view
 from kit.watermark_scenario import random_watermarks
 
 Scenario = Callable[[int], Mapping[str, int] | None]
@@ -46,6 +47,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "control": random_control,
     "defects": random_defect,
     "groups": random_groups,
+    "views": random_view,
     "transactions": random_transactions,
     "retention": random_retention,
     "watermarks": random_watermarks,

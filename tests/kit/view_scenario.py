@@ -52,7 +52,7 @@ async def _live_through(rng: Random, focus: Focus) -> Mapping[str, int]:
     )
     world = ViewWorld(rng, streams, config)
     world.counts.update(counts)
-    table = SimTable(world, rng.choice((1, 3)))
+    table = SimTable(world, rng.choice((1, 3)), rng.choice((0.0, 0.05, 0.3)))
     start = world.log.state.positions()
     async with asyncio.TaskGroup() as group:
         trouble = ViewTrouble(world, group, focus, table)

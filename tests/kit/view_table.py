@@ -10,6 +10,7 @@ from zlib import crc32
 from anabranch.client.tables.lookups import Found
 from anabranch.client.tables.stored import StoredUpdate
 from anabranch.client.tables.units import Outcome, Performed, Refused
+from anabranch.client.views.positions import decode_position
 from anabranch.common.errors import AnabranchError, OutcomeUnknown
 from anabranch.common.model.table import RESERVED_KEYS
 from anabranch.common.wire.table import ABSENT, ANY
@@ -44,12 +45,20 @@ class MemoryPartition:
                 return Refused(NUMBER, version, entry)
         first = self.length
         for key, value in zip(update.keys, update.values, strict=True):
+            if key >= RESERVED_KEYS:
+                self._check_position(key, value)
             if value is None:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = (self.length, value)
             self.length += 1
         return Performed(NUMBER, first)
+
+    def _check_position(self, key: bytes, value: bytes | None) -> None:
+        """Positions move forward (VIEW-2)."""
+        assert value is not None, "a position disappears"
+        if key in self.rows:
+            assert decode_position(value) > decode_position(self.rows[key][1]), "it moves back"
 
     def values(self) -> Mapping[bytes, bytes]:
         """The rows of programs."""

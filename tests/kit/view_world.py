@@ -32,7 +32,6 @@ from kit.group_process import SimProcess
 from kit.group_referee import Session
 from kit.group_streams import SimEvent, SimSegment
 from kit.group_world import Interrupted, SimReader, World
-from kit.simlink import CLEAR
 from kit.view_table import MemoryPartition
 
 T = TypeVar("T")
@@ -40,7 +39,8 @@ T = TypeVar("T")
 GROUP = group_ref("sim/view")
 SHORT_S = (0.0005, 0.02)
 SLOW_S = (0.1, 3.0)
-PATIENCE_S = (0.5, 4.0)
+LATE_S = (0.3, 12.0)
+PATIENCE_S = (0.2, 2.0)
 """After so long without an answer a call has failed."""
 
 PERFORMED = "updates of a view's table"
@@ -52,10 +52,12 @@ SKIPPED = "events that a view skipped because its rows reflected them"
 
 
 class SimTable:
-    """The partitions, and the way there. `weather` is that of the group's log."""
+    """The partitions, and the way there. `lost`: the chance that a request or an answer gets lost,
+    until the world is healed."""
 
-    def __init__(self, world: World, partition_count: int) -> None:
+    def __init__(self, world: World, partition_count: int, lost: float) -> None:
         self.world = world
+        self.lost = lost
         self.partitions = [MemoryPartition() for _ in range(partition_count)]
 
     def values(self) -> dict[str, list[int]]:
@@ -108,19 +110,20 @@ class SimTableHandle:
 
     def _sent(self, perform: Callable[[], T], unanswered: Exception) -> "asyncio.Future[T]":
         """Perform the request some time, and answer some time, or neither."""
-        loop, weather = self._world.loop, self._world.log.weather
+        loop = self._world.loop
+        lost = 0.0 if self._world.is_healed else self._table.lost
         told: asyncio.Future[T] = loop.create_future()
 
         def arrive() -> None:
             answer = perform()
-            if self._rng.random() >= weather.lost:
+            if self._rng.random() >= lost:
                 loop.call_later(self._delay_s(), _tell, told, answer)
 
         is_away = loop.time() < self._process.away_until_s
-        if weather is CLEAR or (not is_away and self._rng.random() >= weather.lost):
+        if not is_away and self._rng.random() >= lost:
             loop.call_later(self._delay_s(), arrive)
-        elif self._rng.random() < 0.5:
-            loop.call_later(self._rng.uniform(*SLOW_S) * 3, arrive)
+        elif self._rng.random() < 0.7:
+            loop.call_later(self._rng.uniform(*LATE_S), arrive)
 
         def give_up() -> None:
             if not told.done():
@@ -129,7 +132,7 @@ class SimTableHandle:
                 told.set_exception(unanswered)
                 told.exception()
 
-        if weather is not CLEAR or is_away:
+        if lost or is_away:
             loop.call_later(self._rng.uniform(*PATIENCE_S), give_up)
         return told
 
