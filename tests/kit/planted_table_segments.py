@@ -4,7 +4,7 @@ Each is a context manager under which a store behaves as if one line were missin
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
@@ -42,7 +42,6 @@ from anabranch.segstore.domain.table.tail import (
 )
 from anabranch.segstore.ports_table import IndexState, TableIndex
 from anabranch.segstore.shell.container.container import Container
-from anabranch.segstore.shell.memory.residency import Residency
 from anabranch.segstore.shell.tables import indexer as indexers
 from anabranch.segstore.shell.tables import passes
 from anabranch.segstore.shell.tables.compactor import Compactor
@@ -62,19 +61,15 @@ def _answer(request: type[Request], careless: Callable[..., Any]) -> AbstractCon
 # --- decisions ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def findings_not_checked() -> Iterator[None]:
+def findings_not_checked() -> AbstractContextManager[object]:
     """A finding of the index is believed, although the tail has dropped updates since."""
 
     def valid(
-        _tail: TableTail, known: SegmentState, findings: Findings | None, keys: frozenset[bytes]
+        _tail: TableTail, known: SegmentState, findings: Findings | None, _keys: frozenset[bytes]
     ) -> Findings | None:
-        if findings is None or findings.number != known.number:
-            return None
-        return findings if keys <= findings.entries.keys() else None
+        return findings if findings is not None and findings.number == known.number else None
 
-    with patch.object(answers, "_valid", valid):
-        yield
+    return patch.object(answers, "_valid", valid)
 
 
 def expired_kept_by_conditions() -> AbstractContextManager[object]:
@@ -133,7 +128,12 @@ def rebuilt_index_knows_all() -> AbstractContextManager[object]:
 
 def window_not_heeded() -> AbstractContextManager[object]:
     """What is older than the remembered requests was never performed."""
-    return patch.object(answers, "REQUESTS_REMEMBERED", 1 << 30)
+    real = answers._remembered
+
+    def careless(request: Any, _last: int, new_since: int, findings: Findings) -> Outcome | None:
+        return real(request, request.request_number, new_since, findings)
+
+    return patch.object(answers, "_remembered", careless)
 
 
 def time_moves_back() -> AbstractContextManager[object]:
@@ -300,23 +300,6 @@ def scan_does_not_wait() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def evicted_while_it_is_indexed() -> Iterator[None]:
-    """A table may leave the memory while its log is read for the index."""
-    real, pinned = Indexer._turn, Residency.pinned
-    indexes = ContextVar("indexes", default=False)
-
-    async def turn(self: Indexer, number: int) -> None:
-        indexes.set(True)
-        await real(self, number)
-
-    def careless(self: Residency, name: str) -> AbstractContextManager[None]:
-        return nullcontext() if indexes.get() else pinned(self, name)
-
-    with patch.object(Indexer, "_turn", turn), patch.object(Residency, "pinned", careless):
-        yield
-
-
 # --- compaction -----------------------------------------------------------------------------------
 
 
@@ -401,7 +384,6 @@ TABLE_BUGS: dict[str, Planted] = {
     "hot entry not replaced": hot_entry_not_replaced,
     "reads not joined": reads_not_joined,
     "scan does not wait": scan_does_not_wait,
-    "evicted while it is indexed": evicted_while_it_is_indexed,
     "copied without condition": copied_without_condition,
     "truncated before copied": truncated_before_copied,
     "copies get new versions": copies_get_new_versions,

@@ -170,28 +170,33 @@ class TableWork:
             while not await self._has_left(life):
                 await life.clock.sleep(0.2)
             return
-        caller = TableCaller(life)
-        for segment in sorted(self.referee.living):
-            tries = 0
-            while not await _is_right(life, caller, segment, self.clients[0]):
-                tries += 1
-                assert tries < TRIES_MAX, f"{segment} cannot be read"
-                await life.clock.sleep(1.0)
+        await check_tables(life)
         self.checked += 1
+
+
+async def check_tables(life: Life) -> None:
+    """Read everything in all tables, and their logs; the referee knows what must be there."""
+    assert isinstance(life.world, TableWorld)
+    client, caller = TableClient(life.world, b"a reader of 16 B", seeded(1), 0), TableCaller(life)
+    for segment in sorted(life.world.referee.living):
+        tries = 0
+        while not await _is_right(life, caller, segment, client):
+            tries += 1
+            assert tries < TRIES_MAX, f"{segment} cannot be read"
+            await life.clock.sleep(1.0)
 
 
 async def _is_right(life: Life, caller: TableCaller, segment: str, client: TableClient) -> bool:
     """Whether the table could be read: its index may first have to be built anew, and a compaction
     may truncate its log meanwhile."""
     try:
-        await check_table(life, caller, segment, client)
+        await _check_table(life, caller, segment, client)
     except (Retry, SegmentTruncated):
         return False
     return True
 
 
-async def check_table(life: Life, caller: TableCaller, segment: str, client: TableClient) -> None:
-    """Read everything in the table, and its log; the referee knows what must be there."""
+async def _check_table(life: Life, caller: TableCaller, segment: str, client: TableClient) -> None:
     for _ in range(3):
         await client.get(life, caller, segment)
         await client.scan(life, caller, segment)

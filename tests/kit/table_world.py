@@ -196,6 +196,7 @@ class TableWorld(World):
                 self.referee.now_ms = now_ms + rng.randrange(-SKEW_MS_MAX, SKEW_MS_MAX)
             for directory in tuple(self.indexes._contents):
                 self.indexes.crash(directory, rng.randrange(100))
+            self.indexes._open.clear()
 
     # --- faults of the indexes ----------------------------------------------------------------
 

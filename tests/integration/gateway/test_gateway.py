@@ -1,4 +1,4 @@
-"""The gateway of a real cluster, called with HTTP alone: the whole life of a stream.
+"""The gateway of a real cluster, called with HTTP alone: the whole life of a stream and a table.
 
 It starts the embedded cluster that users have, whichever provider `kit.infra` is.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from anabranch.cli.up import UpSettings, embedded_cluster
+from kit import table_over_http
 from kit.gateway_bench import BINARY, NDJSON, problem
 
 SCOPES = "/v1/scopes"
@@ -21,7 +22,7 @@ COMMANDS_SECONDS_MAX = 60.0
 LARGE = 16 * 1024 * 1024 + 1
 
 
-async def test_a_stream_lives_over_http_from_its_creation_to_its_end(tmp_path: Path) -> None:
+async def test_a_stream_and_a_table_live_over_http_from_creation_to_end(tmp_path: Path) -> None:
     async with embedded_cluster(UpSettings(tmp_path)) as cluster:
         await cluster.wait_ready()
         url = str(cluster.endpoints["gateway"])
@@ -33,6 +34,7 @@ async def test_a_stream_lives_over_http_from_its_creation_to_its_end(tmp_path: P
             await long_poll(http, position)
             await refused_requests(http)
             await after_a_crash_of_the_store(http, cluster.pids("segstore")[0])
+            await table_over_http.live_and_end(http, cluster.pids("segstore")[0])
             await end(http, position)
             counted = (await http.get("/metrics")).text
     assert "anabranch_gateway_events_in_total" in counted

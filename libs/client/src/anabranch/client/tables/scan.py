@@ -60,9 +60,8 @@ def planned(
 
 def pages_of(plan: ScanPlan, parts: TableParts) -> list[PartitionPages]:
     """The pages of each partition of the plan."""
-    end = plan.keys.end or b""
     return [
-        PartitionPages(each.segment, parts, plan.keys.start, end, plan.page)
+        PartitionPages(each.segment, parts, plan.keys.start, plan.keys.end, plan.page)
         for each in plan.partitions
     ]
 
