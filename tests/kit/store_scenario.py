@@ -25,7 +25,8 @@ from kit.simdisk import KEEP_CONTENTS, KEEP_NAMES, LOSE_ALL, RandomSurvival, Sim
 from kit.store_check import check_everything
 from kit.store_requests import Counter, create, delete, flush, merge, seal, truncate
 from kit.store_transactions import Transactions
-from kit.store_world import Client, Life, Script, World, WriterScript
+from kit.store_world import Client, Life, Script, World
+from kit.store_writer import WriterScript
 
 DISK_CALLS_AHEAD = 120
 EIO, ENOSPC = 5, 28

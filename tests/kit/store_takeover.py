@@ -15,7 +15,8 @@ from kit.rng import seeded
 from kit.simdisk import SimDisk, When
 from kit.store_check import check_everything
 from kit.store_requests import create, flush, seal
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 from kit.thorough import some_of
 
 ONE_IN = 3

@@ -17,7 +17,8 @@ from anabranch.common.model.names import (
 from anabranch.common.wire.messages import Stamp
 from kit.rng import Random
 from kit.store_requests import create, delete, merge
-from kit.store_world import Client, World, WriterScript
+from kit.store_world import Client, World
+from kit.store_writer import WriterScript
 
 CREATED, ABORTED = Stamp(1, 1), Stamp(1, 2)
 

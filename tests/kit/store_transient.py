@@ -12,7 +12,8 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.handlers.transient import TransientDesk
 from kit.store_requests import merge, seal
-from kit.store_world import Client, WriterScript
+from kit.store_world import Client
+from kit.store_writer import WriterScript
 
 
 class Uploads:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
 from anabranch.common.errors import AnabranchError, Defect, DirectoryUnusable, DiskFailed
@@ -20,7 +20,6 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.metrics import silent_metrics
-from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -57,12 +56,14 @@ from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.chunk_faults import UnhurriedStorage
 from kit.deferred_commits import DeferredCommits
-from kit.history import History, HistoryViolation, make_event
-from kit.rng import Random
+from kit.history import History
 from kit.simdisk import Crashed, SimDisk, Survival
 from kit.store_parts import a_store, surroundings
 from kit.table_parts import table_parts
 from kit.virtual_time import VirtualClock, VirtualTimeLoop, cancel_all, close_unbegun
+
+if TYPE_CHECKING:
+    from kit.store_writer import WriterScript
 
 NODE = "node-1"
 READ_SIZE_BYTES = 3000
@@ -436,78 +437,3 @@ async def _answer(waiting: asyncio.Future[tuple[Message, bytes]]) -> Message:
     if isinstance(reply, Failed):
         raise error_of(reply)
     return reply
-
-
-class WriterScript:
-    """An idempotent writer on one segment: go-back-N by the store's own words.
-
-    It survives lives: what was not acknowledged is sent again, byte for byte the same events,
-    under numbers that the store's `AppendSetup` confirms.
-    """
-
-    def __init__(self, segment: str, writer_id: bytes, history: History, rng: Random) -> None:
-        self.segment = segment
-        self._history = history
-        self.writer_id = writer_id
-        self._rng = rng
-        self.made: list[bytes] = []
-        self.acknowledged = 0
-        self.alive = False
-        self.beginning = False
-        self.client: Client | None = None
-        self.frozen = False
-        """Set when the store's process was stopped and another one took over."""
-        self._session = 0
-        self.sent = 0
-
-    def replied(self, message: Appended | Failed) -> None:
-        """Called by the client."""
-        if message.session != self._session:
-            return
-        if isinstance(message, Failed):
-            self.alive = False
-            return
-        if self.frozen and message.last_event_number > self.acknowledged:
-            raise HistoryViolation(f"{self.segment}: a deposed owner acknowledged events")
-        self._acknowledge(message.last_event_number)
-
-    def _acknowledge(self, last: int) -> None:
-        self._history.acknowledge(self.segment, self.writer_id, last)
-        self.acknowledged = max(self.acknowledged, last)
-
-    async def begin(self, client: Client) -> bool:
-        """Set up a session; False if the segment takes no more."""
-        self.client = client
-        self._session = client.new_session()
-        promised = self.acknowledged
-        self.beginning = True
-        try:
-            reply = await client.setup(self, self._session)
-        finally:
-            self.beginning = False
-        assert reply.last_event_number >= promised, "the store forgot a writer's events"
-        self._acknowledge(reply.last_event_number)
-        self.sent = reply.last_event_number
-        self.alive = not reply.sealed
-        return self.alive
-
-    def send(self, client: Client, count: int) -> None:
-        """Send the next `count` events as one block, resending before making new ones."""
-        first = self.sent + 1
-        while len(self.made) < self.sent + count:
-            size = self._rng.randrange(1, 400)
-            self.made.append(make_event(self.writer_id, len(self.made) + 1, size))
-        events = self.made[self.sent : self.sent + count]
-        block = encode_block(
-            events, writer_id=self.writer_id, first_event_number=first, base_timestamp_ms=0
-        )
-        known = len(self._history.attempted.get((self.segment, self.writer_id), []))
-        if first + count - 1 > known:
-            self._history.attempt(self.segment, self.writer_id, first, events)
-        self.sent += count
-        append = Append(session=self._session, first_event_number=first, count=count)
-        client.append(append, block)
-
-    def resend_from(self, number: int) -> None:
-        """Act like a client that lost an acknowledgement: start again at `number`."""
-        self.sent = number - 1

@@ -32,6 +32,17 @@ SETTINGS = TableSettings(retry_timeout_s=5.0, ack_timeout_s=2.0, wait_ms=50)
 PAIRS = TableConfig(partition_count=4, secondary_key_size=None)
 
 
+class SkippingClock(SystemClock):
+    """The machine's clock, `skipped_s` ahead. Timers do not skip: they fire when they are due, and
+    then see how late it is."""
+
+    def __init__(self) -> None:
+        self.skipped_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.skipped_s
+
+
 @dataclass
 class TableBench:
     """Everything of one test; the partitions lie on `store`, `other` is a second one."""
@@ -42,6 +53,12 @@ class TableBench:
     control: FakeControlPlane
     client: Client
     described: TableDescription
+    clock: SkippingClock
+
+    def give_up(self) -> None:
+        """Let the time of all pending calls be over. Tables look at it at a quarter of their
+        `ack_timeout_s`."""
+        self.clock.skipped_s += 2 * SETTINGS.retry_timeout_s
 
     @property
     def ref(self) -> TableRef:
@@ -111,16 +128,16 @@ async def table_bench(config: TableConfig | None = None) -> AsyncIterator[TableB
         controller = FakeController(store)
         controller.scopes["shop"] = {}
         described = _create(controller, table_ref(TABLE), config or TableConfig())
-        control = FakeControlPlane(controller)
+        control, clock = FakeControlPlane(controller), SkippingClock()
         client = Client(
             control,
-            clock=SystemClock(),
+            clock=clock,
             ids=SeededIds(1),
             rng=system_rng(),
             connections=CONNECTION,
         )
         async with client:
-            yield TableBench(store, other, controller, control, client, described)
+            yield TableBench(store, other, controller, control, client, described, clock)
 
 
 def _create(controller: FakeController, table: TableRef, config: TableConfig) -> TableDescription:

@@ -14,10 +14,9 @@ from anabranch.common.wire.table import ABSENT, ANY, decode_refusals, encode_upd
 from kit.rng import Random
 from kit.store_world import Life
 from kit.table_log import Sent
-from kit.table_world import TableCaller, TableWorld
+from kit.table_world import KEYS, REMEMBERED, TableCaller, TableWorld
 
-IN_FLIGHT_MAX = 8
-KEYS = (b"\0", *(b"key %d" % number for number in range(9)), b"\xff\xff")
+IN_FLIGHT_MAX = REMEMBERED // 2
 
 
 class TableClient:

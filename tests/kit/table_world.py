@@ -28,12 +28,15 @@ from anabranch.common.wire.messages import (
     UpdateTable,
 )
 from anabranch.common.wire.table import Row, decode_rows, encode_keys, encode_numbers
+from anabranch.segstore.adapters.table_index import rows
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
 from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.container.operations import DecodedOperation
-from anabranch.segstore.domain.table import space
+from anabranch.segstore.domain.table import answer, space
+from anabranch.segstore.domain.table.tail import TailEntry
 from anabranch.segstore.handlers.tables import TableDesk
 from anabranch.segstore.ports import FrameContents, LogAddress, ReplayedFrame
+from anabranch.segstore.ports_table import IndexState
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.memory.catch_up import CatchUp
 from anabranch.segstore.shell.tables import compactor, indexer, passes
@@ -48,8 +51,11 @@ from kit.virtual_time import OrderedLoop, VirtualClock, VirtualTimeLoop
 
 T = TypeVar("T")
 
+KEYS = (b"\0", *(b"key %d" % number for number in range(9)), b"\xff\xff")
+
 CALL_S = (0.0, 0.0, 0.001, 0.01, 0.3)
 SKEW_MS_MAX = 3000
+REMEMBERED = 4
 SMALL = TableLimits(
     unindexed_max=20_000, hot_size_max=3000, live_share=0.8, compact_size_min=500, compact_s=2.0
 )
@@ -57,12 +63,15 @@ SMALL = TableLimits(
 
 @contextmanager
 def small_steps() -> Iterator[None]:
-    """Everything about tables is done in small pieces, so that much happens between them."""
+    """Everything about tables is done in small pieces, so that much happens between them, and few
+    requests are remembered."""
     with (
         patch.object(compactor, "WINDOW_SIZE_BYTES", 600),
         patch.object(space, "COPIES_SIZE_BYTES_MAX", 300),
         patch.object(passes, "ENTRIES_MAX", 6),
         patch.object(indexer, "READ_SIZE_BYTES_MAX", 700),
+        patch.object(answer, "REQUESTS_REMEMBERED", REMEMBERED),
+        patch.object(rows, "REQUESTS_REMEMBERED", REMEMBERED),
     ):
         yield
 
@@ -187,13 +196,14 @@ class TableWorld(World):
                 self.referee.now_ms = now_ms + rng.randrange(-SKEW_MS_MAX, SKEW_MS_MAX)
             for directory in tuple(self.indexes._contents):
                 self.indexes.crash(directory, rng.randrange(100))
+            self.indexes._open.clear()
 
     # --- faults of the indexes ----------------------------------------------------------------
 
-    def hurt_indexes(self, rng: Random, other: "TableWorld | None" = None) -> str:
-        """Do something to the indexes of a store that is not running; returns what."""
+    def hurt_index(self, rng: Random, other: "TableWorld") -> str:
+        """Do something to the index of a store that is not running; returns what."""
         contents = self.indexes._contents
-        directory = DIRECTORY / str(rng.randrange(self.container_count))
+        directory = DIRECTORY / "0"
         draw = rng.random()
         if directory not in contents or draw < 0.4:
             return ""
@@ -209,17 +219,30 @@ class TableWorld(World):
         if draw < 0.7:
             self.indexes.damage(directory, rng.randrange(1000))
             return "flipped bits in indexes"
-        if draw < 0.85 and older is not None:
+        if draw < 0.8 and older is not None:
             contents[directory] = deepcopy(older)
             return "indexes replaced by older ones"
-        if other is not None and directory in other.indexes._contents:
+        if draw < 0.9 and directory in other.indexes._contents:
             contents[directory] = deepcopy(other.indexes._contents[directory])
             return "indexes of another store"
-        return ""
+        del contents[directory]
+        self._index_another_log(directory, rng)
+        return "indexes of other logs"
+
+    def _index_another_log(self, directory: Path, rng: Random) -> None:
+        """Make an index of a log that looks like this one, up to the checksum of a block."""
+        index = self.indexes.open(directory)
+        for log in self.referee.living.values():
+            if log.blocks:
+                last = rng.choice(log.blocks)
+                state = IndexState(log.number, complete_from=0)
+                entry = TailEntry(rng.randrange(last.end), 0, b"of another log")
+                index.write(state, last.end, (last.offset, 1), {rng.choice(KEYS): entry}, {})
+        index.close()
 
     def flip_a_bit(self, rng: Random) -> bool:
         """Damage a row of an index, which may be in use; False if there is none."""
-        directory = DIRECTORY / str(rng.randrange(self.container_count))
+        directory = DIRECTORY / "0"
         if directory not in self.indexes._contents:
             return False
         self.indexes.damage(directory, rng.randrange(1000))

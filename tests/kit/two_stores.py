@@ -19,7 +19,8 @@ from kit.rng import seeded
 from kit.simdisk import SimDisk
 from kit.store_check import check_everything
 from kit.store_requests import create, flush, seal
-from kit.store_world import NODE, Client, Life, Script, World, WriterScript
+from kit.store_world import NODE, Client, Life, Script, World
+from kit.store_writer import WriterScript
 
 OTHER = "node-2"
 NODES = (NODE, OTHER)

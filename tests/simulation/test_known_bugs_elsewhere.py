@@ -26,7 +26,8 @@ from kit.rng import seeded
 from kit.simdisk import KEEP_CONTENTS, LOSE_ALL, RandomSurvival, SimDisk, Survival, When
 from kit.store_check import check_everything
 from kit.store_requests import create, delete, flush, merge, seal
-from kit.store_world import Client, Life, Script, World, WriterScript
+from kit.store_world import Client, Life, Script, World
+from kit.store_writer import WriterScript
 from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, SEGMENT, run
 from kit.tier2_model import expected_contents, read_back, small_container

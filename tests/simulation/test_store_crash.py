@@ -25,7 +25,8 @@ from kit.simdisk import SimDisk, SimFile
 from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere
 from kit.store_requests import create, delete, flush, seal
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 from kit.thorough import one_in
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")

@@ -10,7 +10,8 @@ from anabranch.segstore.shell.node.journal_watch import TRY_AGAIN_S_MAX, Journal
 from kit.rng import seeded
 from kit.store_check import check_everything
 from kit.store_requests import create, info_of, seal
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 HELD_S = 60.0

@@ -9,7 +9,8 @@ from anabranch.common.wire.messages import GetSegmentInfo, SegmentInfo, Stamp
 from anabranch.segstore.adapters.journal.mending import perform_repair, planned_repair
 from kit.rng import seeded
 from kit.store_requests import create, flush
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 
 SEGMENT = "s/a/0.#epoch.0"
 BLOCKS = 6

@@ -21,7 +21,8 @@ from kit.simdisk import LOSE_ALL
 from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart_twice
 from kit.store_requests import Counter, create, delete, flush, merge, seal, truncate
-from kit.store_world import Client, Life, WriterScript
+from kit.store_world import Client, Life
+from kit.store_writer import WriterScript
 from kit.thorough import one_in
 
 TARGET, TIERED, HALF, FRESH, GONE = (f"s/a/{number}.#epoch.0" for number in (1, 2, 3, 4, 8))

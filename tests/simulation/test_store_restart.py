@@ -11,7 +11,8 @@ from kit.rng import seeded
 from kit.simdisk import SimDisk
 from kit.store_check import check_everything
 from kit.store_requests import create, flush
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 
 SEGMENT = "s/a/0.#epoch.0"
 

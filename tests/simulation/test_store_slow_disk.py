@@ -9,7 +9,8 @@ from anabranch.segstore.shell.node.journal_watch import LOOK_S, STUCK_COMMIT_S, 
 from kit.rng import seeded
 from kit.store_check import check_everything
 from kit.store_requests import create, flush
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 STUCK_S = 1e6

@@ -5,7 +5,8 @@ from kit.rng import seeded
 from kit.simdisk import LOSE_ALL, SimDisk
 from kit.store_check import check_everything
 from kit.store_requests import create, flush, truncate
-from kit.store_world import TIER_TWO_LIMITS, Client, Life, World, WriterScript
+from kit.store_world import TIER_TWO_LIMITS, Client, Life, World
+from kit.store_writer import WriterScript
 
 SEGMENTS = [f"s/a/{number}.#epoch.0" for number in range(6)]
 KEPT, TRUNCATED = SEGMENTS[0], SEGMENTS[1:]

@@ -16,7 +16,8 @@ from kit.rng import seeded
 from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere
 from kit.store_requests import create, delete, flush, merge
-from kit.store_world import Client, Life, World, WriterScript
+from kit.store_world import Client, Life, World
+from kit.store_writer import WriterScript
 
 PARENT, DUPLICATE = "s/a/1.#epoch.0", "s/a/1.#epoch.3"
 CONTAINER = 1

@@ -17,7 +17,8 @@ from kit.store_check import check_everything
 from kit.store_crash import crash_everywhere, crashed_world, disk_calls, restart_twice
 from kit.store_requests import create, flush, info_of, merge, seal
 from kit.store_transient import Uploads
-from kit.store_world import Client, Life, WriterScript
+from kit.store_world import Client, Life
+from kit.store_writer import WriterScript
 from kit.thorough import one_in
 
 PARENT = "s/a/1.#epoch.0"

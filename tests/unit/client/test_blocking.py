@@ -127,7 +127,8 @@ def test_no_class_of_the_client_has_a_member_that_its_stand_in_would_hide() -> N
     kept = {name for name in vars(Blocking) if not name.startswith("_")}
     assert kept == {"asynchronous", "run", "with_timeout"}
     for name in anabranch.client.__all__:
-        assert not kept & set(dir(getattr(anabranch.client, name))), name
+        own = {"run"} if name == "View" else set()  # a stand-in without work runs the view
+        assert kept & set(dir(getattr(anabranch.client, name))) == own, name
 
 
 def test_calls_of_several_threads_are_answered_each() -> None:

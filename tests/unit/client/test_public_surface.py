@@ -32,16 +32,19 @@ from anabranch.client import (
     ReaderGroup,
     ReaderGroups,
     RevisionedStream,
+    Scan,
     Scopes,
     Serializer,
     StateCodec,
     StateSynchronizer,
     Stores,
     Streams,
+    Table,
     Tables,
     Transaction,
     TransactionPart,
     Transactions,
+    Watch,
     connect,
 )
 from anabranch.client.admin.stream_views import StreamViews
@@ -108,6 +111,7 @@ CALLED_BY_THE_CLIENT = frozenset(
 )
 KINDS: Mapping[str, type] = {
     "batch": EventBatch,
+    "changes": Watch,
     "blocks": RangeReader,
     "checkpoint": GroupCheckpoint,
     "client": Client,
@@ -116,7 +120,9 @@ KINDS: Mapping[str, type] = {
     "group": ReaderGroup,
     "log": RevisionedStream,
     "part": TransactionPart,
+    "scan": Scan,
     "shared": StateSynchronizer,
+    "table": Table,
     "transactions": Transactions,
     "txn": Transaction,
     "writer": EventWriter,

@@ -19,6 +19,7 @@ from anabranch.common.wire.table import Refusal, encode_refusals, encode_update
 from kit.client_bench import until
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.table_bench import (
+    SETTINGS,
     dropped,
     held,
     lose_answers,
@@ -29,6 +30,8 @@ from kit.table_bench import (
 )
 
 ONE = TableConfig(partition_count=1)
+IMPATIENT = {"ack_timeout_s": 0.2}
+"""Looks at the time every 50 ms."""
 BEYOND = encode_refusals([Refusal(9, 0, 0)])
 
 
@@ -36,10 +39,13 @@ BEYOND = encode_refusals([Refusal(9, 0, 0)])
 
 
 async def test_an_update_without_an_answer_in_time_has_an_unknown_outcome() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05) as table:
+    async with table_bench(ONE) as b, b.table(**IMPATIENT) as table:
         b.fault(held)
-        told = await together(table.put("a", "1"), table.put("b", "2"))
-        assert [type(each) for each in told] == [OutcomeUnknown] * 2
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(together(table.put("a", "1"), table.put("b", "2")))
+            await until(lambda: sizes(b) == [2])
+            b.give_up()
+        assert [type(each) for each in told.result()] == [OutcomeUnknown] * 2
         b.fault(no_faults)
         b.store.release()
         entry = await table.get("a")
@@ -47,10 +53,13 @@ async def test_an_update_without_an_answer_in_time_has_an_unknown_outcome() -> N
 
 
 async def test_a_late_request_cannot_undo_a_newer_update() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05) as table:
+    async with table_bench(ONE) as b, b.table(**IMPATIENT) as table:
         b.fault(dropped)
-        with pytest.raises(OutcomeUnknown):
-            await table.put("a", "old")
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(together(table.put("a", "old")))
+            await until(lambda: len(b.requests()) > 1)
+            b.give_up()
+        assert isinstance(told.result()[0], OutcomeUnknown)
         b.fault(no_faults)
         (late, *_) = b.requests()
         await table.put("a", "new")
@@ -62,25 +71,70 @@ async def test_a_late_request_cannot_undo_a_newer_update() -> None:
         assert b.entries() == {b"a": b"new"}
 
 
+async def test_newer_updates_wait_until_older_ones_are_settled_before_they_leave_a_gap() -> None:
+    async with (
+        table_bench(ONE) as b,
+        b.table(**IMPATIENT, requests_in_flight_max=2) as table,
+        asyncio.TaskGroup() as group,
+    ):
+        b.fault(held)
+        first = group.create_task(together(table.put("first", "x")))
+        await until(lambda: len(b.requests()) == 1)
+        b.clock.skipped_s += SETTINGS.retry_timeout_s / 2
+        second = group.create_task(together(table.put("second", "x")))
+        await until(lambda: len(b.requests()) == 2)
+        b.clock.skipped_s += SETTINGS.retry_timeout_s / 2
+        assert isinstance((await first)[0], OutcomeUnknown)
+        third = group.create_task(table.put("third", "x"))
+        b.fault(no_faults)
+        b.store.release()
+        assert isinstance((await second)[0], Version)
+        await third
+        assert list(dict.fromkeys(numbers(b))) == [1, 2, 1 + REQUESTS_REMEMBERED]
+
+
 async def test_an_update_that_no_store_took_has_failed_for_certain() -> None:
     async with table_bench(ONE) as b:
         b.controller.away = True
-        async with b.table(retry_timeout_s=0.05) as table:
-            with pytest.raises(Unavailable):
-                await table.put("a", "1")
+        async with b.table(**IMPATIENT) as table, asyncio.TaskGroup() as group:
+            told = group.create_task(together(table.put("a", "1")))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            b.give_up()
+            assert isinstance((await told)[0], Unavailable)
             b.controller.away = False
-            while not b.entries():
-                await together(table.put("a", "2"))
+            await table.put("a", "2")
             assert numbers(b) == [1]
 
 
 async def test_a_wrong_host_has_not_performed_anything() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05) as table:
+    async with table_bench(ONE) as b, b.table(**IMPATIENT) as table:
         await table.put("a", "1")
         b.store.moved.add(b.described.partitions[0].segment)
-        with pytest.raises(Unavailable):
-            await table.put("a", "2")
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(together(table.put("a", "2")))
+            await until(lambda: len(b.requests()) > 2)
+            b.give_up()
+        assert isinstance(told.result()[0], Unavailable)
         assert b.entries() == {b"a": b"1"}
+
+
+async def test_an_answer_at_the_very_deadline_is_told_to_nobody() -> None:
+    async with table_bench(ONE) as b, b.table() as table:
+        wrong: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: wrong.append(what))
+        b.fault(held)
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(together(table.put("a", "1")))
+            await until(lambda: sizes(b) == [1])
+            writer = table._opened.partitions._writers[0]  # type: ignore[union-attr]
+            (request,) = writer._in_flight.values()
+            request.deadline_s = 0
+            assert request.replied is not None
+            request.replied.set_result((TableUpdated(segment_number=10, version=0), b""))
+            writer._look_at_the_time()
+        assert isinstance(told.result()[0], OutcomeUnknown)
+        assert wrong == []
 
 
 async def test_an_outcome_that_the_store_forgot_is_unknown() -> None:

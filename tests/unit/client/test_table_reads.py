@@ -22,7 +22,7 @@ from anabranch.client import (
     Version,
 )
 from anabranch.client.tables import reads
-from anabranch.common.errors import BadPacket
+from anabranch.common.errors import AnabranchError, BadPacket, SegmentNotFound
 from anabranch.common.wire.messages import GetEntries, Message, ScanEntries, TableRead
 from anabranch.common.wire.table import encode_rows
 from kit.cancel_everywhere import Cancelling, everywhere
@@ -113,6 +113,23 @@ async def test_a_look_up_follows_its_partition_to_another_store() -> None:
             assert await table.exists("key 0")
 
 
+async def test_a_store_that_lacks_a_segment_is_asked_again_while_the_table_exists() -> None:
+    async with table_bench(ONE) as b, b.table() as table:
+        await filled(b, table, 1)
+        left = 2
+
+        def lacking(at: Direction, message: Message) -> Fault | AnabranchError | None:
+            nonlocal left
+            if at == "in" and isinstance(message, GetEntries) and left:
+                left -= 1
+                return SegmentNotFound("not here yet", segment=message.segment)
+            return None
+
+        b.store.fault = lacking
+        assert await table.exists("key 0")
+        assert asked(b, GetEntries) == 3
+
+
 async def test_an_answer_with_less_than_all_rows_is_continued() -> None:
     async with table_bench(ONE) as b, b.table() as table:
         values = [bytes([n]) * 1_000_000 for n in range(9)]
@@ -133,11 +150,15 @@ async def test_many_long_keys_are_looked_up_in_several_requests(
 
 
 async def test_a_look_up_that_no_store_answers_fails_in_time() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05, ack_timeout_s=0.02) as table:
-        b.fault(held)
-        for told in await together(table.get("a"), table.get_many(["b", "c"]), table.exists("d")):
-            assert isinstance(told, Unavailable)
-        b.fault(no_faults)
+    async with table_bench(ONE) as b, b.table() as table:
+        b.store.moved.add(b.described.partitions[0].segment)
+        async with asyncio.TaskGroup() as group:
+            calls = together(table.get("a"), table.get_many(["b", "c"]), table.exists("d"))
+            told = group.create_task(calls)
+            await until(lambda: asked(b, GetEntries) > 1)
+            b.give_up()
+        assert [type(each) for each in told.result()] == [Unavailable] * 3
+        b.store.moved.clear()
         assert await table.get("a") is None
 
 
@@ -296,21 +317,23 @@ async def test_an_entry_that_cannot_be_deserialized_is_raised_in_its_place() -> 
 
 
 async def test_a_scan_continues_after_a_failure_and_after_a_cancellation() -> None:
-    async with table_bench(ONE) as b, b.table(retry_timeout_s=0.05) as table:
+    async with table_bench(ONE) as b, b.table() as table:
         keys = await filled(b, table, 9)
         scan = table.keys(page_size=3)
-        found = [await anext(scan) for _ in range(2)]
+        found = [await anext(scan)]
+        await until(lambda: asked(b, ScanEntries) == 2)
         b.store.moved.add(b.described.partitions[0].segment)
-        while True:
-            try:
-                found.append(await anext(scan))
-            except Unavailable:
-                break
+        found += [await anext(scan) for _ in range(5)]
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(together(anext(scan)))
+            await until(lambda: asked(b, ScanEntries) > 4)
+            b.give_up()
+        assert isinstance(told.result()[0], Unavailable)
         b.store.moved.clear()
         b.fault(held)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                found.append(await anext(scan))
+                await anext(scan)
         b.fault(no_faults)
         b.store.release()
         assert found + await collected(scan) == keys

@@ -6,8 +6,10 @@ import pytest
 
 from anabranch.client import (
     BufferFull,
+    Insert,
     KeyExists,
     OutcomeUnknown,
+    Put,
     TableConfig,
     Unavailable,
     Version,
@@ -15,7 +17,7 @@ from anabranch.client import (
 from anabranch.client.tables import partition_writer
 from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import Message, UpdateTable
-from anabranch.common.wire.table import decode_numbers
+from anabranch.common.wire.table import UPDATE_ENTRIES_MAX, decode_numbers
 from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import until
 from kit.fake_segstore import Direction, Fault, no_faults
@@ -77,6 +79,52 @@ async def test_calls_wait_while_requests_are_in_flight_and_then_travel_together(
         b.store.release()
         await until(lambda: len(b.entries()) == 52)
         assert sizes(b) == [1, 1, 50]
+
+
+async def test_waiting_calls_are_sent_when_an_answer_makes_room_and_not_by_a_timer() -> None:
+    async with (
+        table_bench(ONE) as b,
+        b.table(requests_in_flight_max=1, ack_timeout_s=1000, retry_timeout_s=1000) as table,
+        asyncio.TaskGroup() as group,
+    ):
+        b.fault(held)
+        group.create_task(table.put("first", "x"))
+        await until(lambda: len(b.requests()) == 1)
+        group.create_task(table.put("second", "x"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        b.fault(no_faults)
+        b.store.release()
+        await until(lambda: len(b.entries()) == 2)
+
+
+async def test_the_key_of_a_refused_batch_is_named_whatever_travels_before_it() -> None:
+    async with table_bench(ONE) as b, b.table() as table:
+        await table.put("there", "x")
+        told = await together(
+            table.update([Put("a", "1"), Put("b", "1")]),
+            table.update([Put("c", "1"), Insert("there", "1"), Insert("d", "1")]),
+        )
+        assert isinstance(told[1], KeyExists)
+        assert told[1].fields["key"] == "there"
+        assert sizes(b) == [1, 2]
+
+
+async def test_a_later_value_is_not_overtaken_by_an_earlier_one_of_the_same_call() -> None:
+    async with table_bench(ONE) as b, b.table() as table:
+        left = 1
+
+        def refuse_first(at: Direction, message: Message) -> Fault | AnabranchError | None:
+            nonlocal left
+            if at == "in" and isinstance(message, UpdateTable) and left:
+                left -= 1
+                return Unavailable("not now")
+            return None
+
+        b.store.fault = refuse_first
+        others = [(f"{n}", "") for n in range(UPDATE_ENTRIES_MAX)]
+        await table.put_many([("same", "first"), *others, ("same", "last")])
+        assert b.entries()[b"same"] == b"last"
 
 
 async def test_calls_with_other_times_to_live_go_into_requests_of_their_own() -> None:
@@ -236,6 +284,23 @@ async def test_calls_wait_for_room_and_take_their_turn() -> None:
         assert len({str(call.result()) for call in calls}) == 20
 
 
+async def test_a_large_call_waits_although_half_of_the_buffer_is_free() -> None:
+    async with (
+        table_bench(ONE) as b,
+        b.table(buffer_size_bytes=3000) as table,
+        asyncio.TaskGroup() as group,
+    ):
+        b.fault(held)
+        group.create_task(table.put("small", bytes(1000)))
+        await until(lambda: len(b.requests()) == 1)
+        large = group.create_task(table.put("large", bytes(2500)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (sizes(b), large.done()) == ([1], False)
+        b.fault(no_faults)
+        b.store.release()
+
+
 async def test_a_call_for_which_there_is_no_room_in_time_fails() -> None:
     async with (
         table_bench(ONE) as b,
@@ -243,10 +308,11 @@ async def test_a_call_for_which_there_is_no_room_in_time_fails() -> None:
     ):
         b.fault(held)
         told = await together(*[table.put(f"{n}", bytes(1000)) for n in range(3)])
-        assert [type(each) for each in told] == [OutcomeUnknown, BufferFull, BufferFull]
+        assert isinstance(told[0], OutcomeUnknown | Unavailable)
+        assert [type(each) for each in told[1:]] == [BufferFull, BufferFull]
         b.fault(no_faults)
         b.store.release()
-        await together(*[table.put(f"{n}", bytes(1000)) for n in range(3)])
+        await together(table.put("a", bytes(1000)))
 
 
 async def test_a_cancelled_call_that_was_not_sent_is_never_sent() -> None:

@@ -259,6 +259,29 @@ async def test_changes_that_compaction_has_dropped_are_missed_by_name() -> None:
         assert told(await take(watch, 1)) == [(b"a", b"3")]
 
 
+async def test_a_position_before_the_oldest_change_that_is_left_is_good() -> None:
+    async with table_bench(ONE) as b, b.table() as table:
+        await table.put_many([("a", "1"), ("b", "1")])
+        changes = await take(table.watch("earliest"), 2)
+        await table.put_many([("a", "2"), ("b", "2")])
+        b.segments[0].compact(b.segments[0].boundaries[0])
+        again = await take(table.watch(changes[-1].position), 2)
+        assert told(again) == [(b"a", b"2"), (b"b", b"2")]
+        with pytest.raises(VersionCompacted):
+            await take(table.watch(changes[0].position), 1)
+
+
+async def test_a_failed_watch_stops_reading_the_other_partitions() -> None:
+    async with table_bench() as b, b.table() as table:
+        await table.put_many([(f"{n}", "x") for n in range(8)])
+        start = TablePosition(TABLE, 1, dict.fromkeys(range(4), Place(0)))
+        b.segments[0].compact(len(b.segments[0].data))
+        watch = table.watch(start)
+        with pytest.raises(VersionCompacted):
+            await take(watch, 20)
+        await until(lambda: not watch._tasks)
+
+
 async def test_a_failed_watch_stays_failed() -> None:
     async with table_bench() as b, b.table() as table:
         await table.put_many([(f"{n}", "x") for n in range(8)])

@@ -10,6 +10,7 @@ from anabranch.common.model.names import TABLE_NAME_LENGTH_MAX, SegmentKind, seg
 from anabranch.common.model.table import (
     KEY_SIZE_BYTES_MAX,
     PARTITION_COUNT_MAX,
+    RESERVED_KEYS,
     TTL_MS_MAX,
     PartitionMap,
     TableConfig,
@@ -200,3 +201,23 @@ def test_a_name_leaves_room_for_the_prefix_of_the_internal_stream() -> None:
 def test_a_configuration_out_of_range_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest):
         TableConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        (PLAIN, TableKey(RESERVED_KEYS)),
+        (PLAIN, TableKey(RESERVED_KEYS + b"view")),
+        (ANY_SIZES, TableKey(RESERVED_KEYS)),
+        (FIXED_PRIMARY, TableKey(b"\xff" * 3, b"\xff" * 29)),
+    ],
+)
+def test_a_reserved_key_is_refused(config: TableConfig, key: TableKey) -> None:
+    with pytest.raises(InvalidKey, match="reserved"):
+        encode_key(config, key)
+
+
+def test_reserved_keys_lie_behind_all_others() -> None:
+    key = TableKey(RESERVED_KEYS[1:])
+    assert encode_key(PLAIN, key) < RESERVED_KEYS
+    assert encode_key(FIXED_PRIMARY, TableKey(b"\xff" * 3, RESERVED_KEYS[4:])) < RESERVED_KEYS

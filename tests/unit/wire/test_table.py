@@ -15,7 +15,12 @@ from anabranch.common.errors import (
     InvalidRequest,
     MalformedBlock,
 )
-from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, TTL_MS_MAX, VALUE_SIZE_BYTES_MAX
+from anabranch.common.model.table import (
+    KEY_SIZE_BYTES_MAX,
+    RESERVED_KEYS,
+    TTL_MS_MAX,
+    VALUE_SIZE_BYTES_MAX,
+)
 from anabranch.common.wire import table
 from anabranch.common.wire.block import CRC_AT, HEADER_SIZE_BYTES
 from anabranch.common.wire.block_encoding import encode_block
@@ -314,3 +319,15 @@ def test_a_column_that_claims_more_rows_than_it_has_is_refused_without_much_memo
 
 def test_a_row_of_a_key_without_an_entry_is_absent() -> None:
     assert decode_rows(encode_rows([NO_ROW]))[0].version == ABSENT
+
+
+def test_entries_with_reserved_keys_do_not_expire() -> None:
+    own = RESERVED_KEYS + b"position"
+    data = encode_update(
+        [b"key", own, own + b"2"], [b"value", b"place", None],
+        client_id=bytes(16), request_number=1, ttl_ms=5_000, time_ms=1_000,
+    )  # fmt: skip
+    parsed = parse_table_block(data, 0)
+    assert list(parsed.expires_ms) == [6_000, 0, 0]
+    assert list(parsed.values) == [b"value", b"place", None]
+    assert list(placed(parsed, 0, 2_000).expires_ms) == [7_000, 0, 0]

@@ -93,6 +93,9 @@ if TYPE_CHECKING:
     from anabranch.client.transactions.part import PartReport as PartReport
     from anabranch.client.transactions.part import TransactionPart as TransactionPart
     from anabranch.client.transactions.transaction import Transaction as Transaction
+    from anabranch.client.views.settings import ViewSettings as ViewSettings
+    from anabranch.client.views.view import View as View
+    from anabranch.client.views.view import ViewStatus as ViewStatus
     from anabranch.client.writer import EventWriter as EventWriter
     from anabranch.common.contracts.commands import OperationState as OperationState
     from anabranch.common.contracts.membership import ClusterOverview as ClusterOverview
@@ -217,6 +220,7 @@ if TYPE_CHECKING:
     from anabranch.common.errors import VersionCompacted as VersionCompacted
     from anabranch.common.errors import VersionMismatch as VersionMismatch
     from anabranch.common.errors import VersionPassed as VersionPassed
+    from anabranch.common.errors import ViewMismatch as ViewMismatch
     from anabranch.common.errors import WriterExpired as WriterExpired
     from anabranch.common.model.key_range import KeyRange as KeyRange
     from anabranch.common.model.names import StreamRef as StreamRef

@@ -1,4 +1,4 @@
-"""`Client`: the way to writers, readers and tables, and to `administration`.
+"""`Client`: the way to writers and readers, to `keyed` data, and to `administration`.
 
 A client owns a connection to NATS or to a gateway, one connection per segment store, and a task
 group in which its writers and readers work; leaving the client ends them all.
@@ -12,25 +12,23 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 import anabranch.client as public
-from anabranch.client.administration import Administration
+from anabranch.client.keyed import KeyedData
 from anabranch.client.runtime import Runtime, failures_to_close
 from anabranch.client.settings import (
     ByteStreamSettings,
     ConnectionSettings,
     OneSegmentSettings,
     ReaderSettings,
-    TableSettings,
     WriterSettings,
 )
 from anabranch.client.wire.control import ConnectionPool, ControlPlane
 from anabranch.common.adapters.store_connection import Dial, dial_tcp
-from anabranch.common.errors import Closed, InvalidRequest, Remedy
+from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.reader_group import GroupRef, group_ref
-from anabranch.common.model.table import TableRef, table_ref
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 
@@ -39,15 +37,12 @@ if TYPE_CHECKING:
 
     from anabranch.client.one_segment.synchronizer import S, U
     from anabranch.client.reading.bounds import Start
-    from anabranch.client.tables.keys import KeySerializers
     from anabranch.client.transactions.pings import Pings
 
-K = TypeVar("K")
 T = TypeVar("T")
-V = TypeVar("V")
 
 
-class Client(Administration):
+class Client(KeyedData):
     """A connection to a cluster, made by `connect`: an async context manager. See the module.
 
     ::
@@ -73,9 +68,7 @@ class Client(Administration):
         self._tracer = tracer
         self._ids = ids
         self._tasks = asyncio.TaskGroup()
-        self._runtime: Runtime | None = None
         self._pings: Pings | None = None
-        self._closed = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -256,14 +249,10 @@ class Client(Administration):
                 async for event in reader:
                     print(event.payload)
         """
-        from anabranch.client.groups.access import GroupAccess
         from anabranch.client.groups.parts import ClientGroupParts
 
         ref = group if isinstance(group, GroupRef) else group_ref(group)
-        runtime = self._entered()
-        parts = ClientGroupParts(self._control, self._directory, runtime)
-        access = GroupAccess(ref, self._control, parts)
-        return public.ReaderGroup(access, parts, runtime.clock, runtime.ids)
+        return ClientGroupParts(self._control, self._directory, self._entered()).group(ref)
 
     def revisioned_stream(
         self, stream: str | StreamRef, settings: OneSegmentSettings | None = None
@@ -323,80 +312,6 @@ class Client(Administration):
             retry_timeout_s=settings.retry_timeout_s,
         )
 
-    @overload
-    def table(
-        self, table: str | TableRef, settings: TableSettings | None = None
-    ) -> public.Table[Any, Any]: ...
-
-    @overload
-    def table(
-        self,
-        table: str | TableRef,
-        settings: TableSettings | None = None,
-        *,
-        value: public.Serializer[V],
-    ) -> public.Table[Any, V]: ...
-
-    @overload
-    def table(
-        self,
-        table: str | TableRef,
-        settings: TableSettings | None = None,
-        *,
-        key: public.Serializer[K],
-        value: public.Serializer[V],
-    ) -> public.Table[K, V]: ...
-
-    @overload
-    def table(
-        self,
-        table: str | TableRef,
-        settings: TableSettings | None = None,
-        *,
-        key: tuple[public.Serializer[K], public.Serializer[T]],
-        value: public.Serializer[V],
-    ) -> public.Table[tuple[K, T], V]: ...
-
-    @overload
-    def table(
-        self,
-        table: str | TableRef,
-        settings: TableSettings | None = None,
-        *,
-        key: KeySerializers,
-        value: public.Serializer[V] | None = None,
-    ) -> public.Table[Any, Any]: ...
-
-    def table(
-        self,
-        table: str | TableRef,
-        settings: TableSettings | None = None,
-        *,
-        key: KeySerializers = None,
-        value: public.Serializer[Any] | None = None,
-    ) -> public.Table[Any, Any]:
-        """A key-value table by its name ``scope/table``; enter it with `async with`.
-
-        Keys and values are those of their serializers; without one, they are bytes or text, and
-        come back as bytes. The keys of a table with secondary keys are pairs (primary, secondary),
-        whose parts have a serializer each if `key` is a pair. Raises InvalidName.
-
-        ::
-
-            async with client.table("shop/stock", value=JsonSerializer()) as table:
-                await table.put("apple", 5)
-                print(await table.get("apple"))
-        """
-        return public.Table(
-            table if isinstance(table, TableRef) else table_ref(table),
-            control=self._control,
-            directory=self._directory,
-            runtime=self._entered(),
-            settings=settings or TableSettings(),
-            key=key,
-            value=value,
-        )
-
     async def fetch(self, pointer: str | public.EventPointer) -> public.Event:
         """Read one event again by its pointer; it reads only the event's block.
 
@@ -431,16 +346,6 @@ class Client(Administration):
 
             self._pings = Pings(self._control, runtime)
         return self._pings
-
-    def _entered(self) -> Runtime:
-        if self._closed:
-            raise Closed("the client is closed", remedy="connect again")
-        if self._runtime is None:
-            raise InvalidRequest(
-                "the client is not open",
-                remedy=Remedy(api="use it as `async with connect(...) as client`"),
-            )
-        return self._runtime
 
 
 def _ref(stream: str | StreamRef) -> StreamRef:

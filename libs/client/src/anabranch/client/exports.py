@@ -48,6 +48,8 @@ _NAMES: Mapping[str, str] = {
     "anabranch.client.transactions.begin": "Beginning",
     "anabranch.client.transactions.part": "PartReport TransactionPart",
     "anabranch.client.transactions.transaction": "Transaction",
+    "anabranch.client.views.settings": "ViewSettings",
+    "anabranch.client.views.view": "View ViewStatus",
     "anabranch.client.writer": "EventWriter",
     "anabranch.common.contracts.commands": "OperationState",
     "anabranch.common.contracts.membership": """
@@ -87,7 +89,8 @@ _NAMES: Mapping[str, str] = {
         StreamExists StreamNotFound StreamNotSealed StreamSealed SubscriberNotFound
         TableExists TableNotFound TableSealed TimedOut TooManyCheckpoints TooManyReaders
         TransactionEnded TransactionNotFound Unauthorized Unavailable Unknown
-        UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed WriterExpired
+        UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed ViewMismatch
+        WriterExpired
     """,
     "anabranch.common.model.key_range": "KeyRange",
     "anabranch.common.model.names": "StreamRef",

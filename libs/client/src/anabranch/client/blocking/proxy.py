@@ -6,8 +6,8 @@ class has anything to await, and otherwise the value itself: events, batches, co
 as an argument is replaced by its object, and callbacks (``on_…``) run in the calling thread.
 
 Every call costs the way to the loop and back, some 50 µs. Therefore prefer batches to calls per
-event: `write_batch`, `batches()`. Iterating over a plain reader does not have that cost, because
-the calling thread takes the events of the open block by itself.
+event: `write_batch`, `batches()`. Iterating over a plain reader, or over the entries or changes of
+a table, does not have that cost: the calling thread takes items that were read already by itself.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial, update_wrapper
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from anabranch.client.blocking.background import Background, Stay
 from anabranch.client.blocking.calls import asked_of_thread
@@ -43,7 +43,8 @@ class Target(Generic[T]):
     nowait: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
-        self.nowait = getattr(self.it, "next_event_nowait", None)
+        of_reader = getattr(self.it, "next_event_nowait", None)
+        self.nowait = of_reader or getattr(self.it, "next_nowait", None)
 
 
 class Blocking(Generic[T]):
@@ -76,10 +77,17 @@ class Blocking(Generic[T]):
         """
         return type(self)(self._target, timeout_s)
 
-    def run(self, work: Callable[[T], Awaitable[R]]) -> R:
+    @overload
+    def run(self, work: Callable[[T], Awaitable[R]]) -> R: ...
+
+    @overload
+    def run(self, **parameters: Any) -> Any: ...
+
+    def run(self, work: Callable[[T], Awaitable[R]] | None = None, **parameters: Any) -> Any:
         """Run `work` in the loop with the object, and return its result, or raise its error.
 
-        All calls that `work` makes cost one way to the loop.
+        All calls that `work` makes cost one way to the loop. Without `work`, call the object's own
+        `run`: views have one.
 
         ::
 
@@ -89,7 +97,9 @@ class Blocking(Generic[T]):
 
             writer.run(write)
         """
-        return cast(R, self._perform(partial(work, self._target.it)))
+        if work is None:
+            return self._method(cast(Any, self._target.it).run)(**parameters)
+        return self._perform(partial(work, self._target.it))
 
     def __repr__(self) -> str:
         return f"<blocking {self._target.it}>"

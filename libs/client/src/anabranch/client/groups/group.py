@@ -19,6 +19,7 @@ from anabranch.client.groups.state import Checkpoint, ReaderGroupState, stream_o
 from anabranch.client.groups.status import Lag, ReaderGroupStatus
 from anabranch.client.reading.frontier import Position
 from anabranch.client.reading.times.instants import Instant
+from anabranch.client.reading.times.window import Place
 from anabranch.client.serializers import Serializer
 from anabranch.common.contracts.reader_groups import ReaderGroupDescription
 from anabranch.common.errors import (
@@ -214,6 +215,24 @@ class ReaderGroup:
             saved = await group.positions()
         """
         return (await self._fetched()).present.positions()
+
+    async def places(self, stream: str) -> list[Place]:
+        """The same cut of one stream, ``scope/stream``, with the keys of each segment.
+
+        ::
+
+            saved = await group.places("plant/sensors")
+        """
+        return (await self._fetched()).present.places(stream)
+
+    async def was_read(self) -> bool:
+        """Whether a reader has ever had a segment of the group, in this life of its name.
+
+        ::
+
+            assert not await group.was_read()
+        """
+        return (await self._fetched()).present.newest_ownership > 0
 
     async def preview_reset(self, to_time: Instant) -> ResetPreview:
         """The effect of `reader_groups.reset(group, to_time=…)`: the bytes that the group would

@@ -9,6 +9,7 @@ from anabranch.client.admin.operations import send
 from anabranch.client.backoff import Backoff
 from anabranch.client.groups.access import GroupAccess, GroupSynchronizer
 from anabranch.client.groups.codec import ReaderGroupCodec
+from anabranch.client.groups.group import ReaderGroup
 from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reader import GroupReader, GroupReaderParts, GroupReaderSettings
 from anabranch.client.groups.reading import OnCheckpoint
@@ -32,7 +33,12 @@ from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
 from anabranch.common.errors import NotFound, Retry, Unknown
 from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref
-from anabranch.common.model.reader_group import GroupRetention, PositionCut, SegmentPosition
+from anabranch.common.model.reader_group import (
+    GroupRef,
+    GroupRetention,
+    PositionCut,
+    SegmentPosition,
+)
 
 T = TypeVar("T", default=bytes)
 
@@ -50,6 +56,11 @@ class ClientGroupParts:
         self._control = control
         self._directory = directory
         self._runtime = runtime
+
+    def group(self, ref: GroupRef) -> ReaderGroup:
+        """The group of this name, which need not exist yet."""
+        access = GroupAccess(ref, self._control, self)
+        return ReaderGroup(access, self, self._runtime.clock, self._runtime.ids)
 
     def bounds(self, stream: StreamRef) -> StreamBounds:
         return StreamBounds(

@@ -231,6 +231,15 @@ class GroupReader(Generic[T]):
         """
         return await self._opened().next_batch()
 
+    def next_batch_nowait(self) -> EventBatch | None:
+        """The next block if it was read ahead; None: await `next_batch`. Raises as iterating does.
+
+        ::
+
+            batch = reader.next_batch_nowait()
+        """
+        return self._opened().next_batch_nowait()
+
     async def batches(self) -> AsyncIterator[EventBatch]:
         """Blocks until the end, see `next_batch`.
 

@@ -207,17 +207,32 @@ class GroupReading(Generic[T]):
 
     async def next_batch(self) -> EventBatch | None:
         """The next block's events; None at the end. Raises InvalidRequest within an open block."""
-        if self._events or self._no_value is not None:
-            raise InvalidRequest(
-                "a batch was requested while the events of a block are being iterated",
-                remedy="use either events or batches of one reader",
-            )
+        self._check_no_open_block()
         self._asked()
         await self.member.saving.wait()
         batch = await self._take()
         if batch is not None:
             self.ledger.give(batch.segment, batch.next, batch.start)
         return batch
+
+    def next_batch_nowait(self) -> EventBatch | None:
+        """The next block's events if they were read ahead, and nothing else must be done first."""
+        self._check_no_open_block()
+        self._asked()
+        is_saving_due = self._clock.monotonic() >= self.member.saving.due_s
+        if self._is_due or is_saving_due or self.is_held_back:
+            return None
+        batch = self._take_nowait()
+        if batch is not None:
+            self.ledger.give(batch.segment, batch.next, batch.start)
+        return batch
+
+    def _check_no_open_block(self) -> None:
+        if self._events or self._no_value is not None:
+            raise InvalidRequest(
+                "a batch was requested while the events of a block are being iterated",
+                remedy="use either events or batches of one reader",
+            )
 
     def _asked(self) -> None:
         """Mark the given events as processed, unless acknowledgements are explicit."""
@@ -233,20 +248,25 @@ class GroupReading(Generic[T]):
         while True:
             await self._do_what_is_due()
             if self._is_lease_valid():
-                item = self._source.next_nowait()
-                match item:
-                    case EventBatch():
-                        self._source.consumed(item)
-                        self.ledger.opened(item.segment, item.start, len(item), item.next)
-                        return item
-                    case SegmentEnd():
-                        self._ended(item)
-                        continue
-                    case SegmentFailed():
-                        raise self._failed(item)
+                if (batch := self._take_nowait()) is not None:
+                    return batch
                 if not self.ledger.holdings and self.member.state.is_complete:
                     return None
             await self._wait()
+
+    def _take_nowait(self) -> EventBatch | None:
+        """The next block that was read ahead; performs the ends of segments before it."""
+        while (item := self._source.next_nowait()) is not None:
+            match item:
+                case EventBatch():
+                    self._source.consumed(item)
+                    self.ledger.opened(item.segment, item.start, len(item), item.next)
+                    return item
+                case SegmentEnd():
+                    self._ended(item)
+                case SegmentFailed():
+                    raise self._failed(item)
+        return None
 
     @property
     def is_held_back(self) -> bool:

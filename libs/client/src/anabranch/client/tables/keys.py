@@ -14,6 +14,7 @@ from anabranch.common.contracts.tables import TableDescription
 from anabranch.common.errors import InvalidKey, InvalidRequest
 from anabranch.common.model.table import (
     KEY_SIZE_BYTES_MAX,
+    RESERVED_KEYS,
     PartitionMap,
     TableKey,
     after_prefix,
@@ -31,16 +32,16 @@ _TEXT_LENGTH_MAX = 200
 
 
 class TableKeyRange(NamedTuple):
-    """The table keys in [start, end); `end` None: up to the last one. `partition`: the index of the
-    only partition that has them; None: all may."""
+    """The table keys in [start, end). `partition`: the index of the only partition that has them;
+    None: all may."""
 
     start: bytes
-    end: bytes | None
+    end: bytes
     partition: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        return self.end is not None and self.end <= self.start
+        return self.end <= self.start
 
 
 class TableKeys(Generic[K]):
@@ -76,11 +77,12 @@ class TableKeys(Generic[K]):
             stored: Sequence[bytes] = [encode_key(self.config, each) for each in parts]
             return self._partitions.indexes([each.primary for each in parts]), stored
         stored = self._primaries(keys)
+        if not stored:
+            return (), ()
         sizes = set(map(len, stored))
         least = self.config.primary_key_size or 1
-        if sizes and not least <= min(sizes) <= max(sizes) <= (
-            self.config.primary_key_size or KEY_SIZE_BYTES_MAX
-        ):
+        most = self.config.primary_key_size or KEY_SIZE_BYTES_MAX
+        if not least <= min(sizes) <= max(sizes) <= most or max(stored) >= RESERVED_KEYS:
             for primary in stored:
                 encode_key(self.config, TableKey(primary))  # raises for the first that is wrong
         return self._partitions.indexes(stored), stored
@@ -139,7 +141,8 @@ class TableKeys(Generic[K]):
         prefix: object = None,
         primary: object = None,
     ) -> TableKeyRange:
-        """The range of a scan; None leaves a bound out, and several bounds all hold.
+        """The range of a scan; None leaves a bound out, and several bounds all hold. Reserved keys
+        are never in it.
 
         With `primary`, the others bound the secondary keys of its family. Otherwise a bound of a
         table with secondary keys is a pair or a primary key, and a prefix that of primary keys.
@@ -198,8 +201,8 @@ class TableKeys(Generic[K]):
 def _within(begins: bytes, low: bytes, high: bytes | None) -> TableKeyRange:
     """The keys in [low, high) that begin with `begins`. Raises InvalidKey for a bound too long."""
     ends = [end for end in (high, after_prefix(begins) or None) if end is not None]
-    found = TableKeyRange(max(begins, low), min(ends, default=None))
-    size = max(len(found.start), len(found.end or b""))
+    found = TableKeyRange(max(begins, low), min([*ends, RESERVED_KEYS]))
+    size = max(len(found.start), len(found.end))
     if size > 2 * KEY_SIZE_BYTES_MAX:  # zeros in primary keys take two bytes
         raise InvalidKey("a bound is too long", size=size, limit=2 * KEY_SIZE_BYTES_MAX)
     return found

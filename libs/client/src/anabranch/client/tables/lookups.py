@@ -16,7 +16,7 @@ from anabranch.client.tables.parts import TableParts
 from anabranch.client.writing.room import Room
 from anabranch.common.errors import AnabranchError, BadPacket, Closed
 from anabranch.common.wire.messages import GetEntries, Request, TableRead
-from anabranch.common.wire.table import GET_KEYS_MAX, Row, decode_rows, encode_keys
+from anabranch.common.wire.table import GET_KEYS_MAX, encode_keys, parse_rows
 
 KEYS_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """Of the keys of one request."""
@@ -24,10 +24,24 @@ KEY_OVERHEAD_BYTES = 64
 
 
 class Found(NamedTuple):
-    """One row per key of a look-up, in its order; `segment_number` belongs to their versions."""
+    """Columns with one item per key of a look-up, in its order; the version ABSENT: no entry.
+    `segment_number` belongs to the versions."""
 
     segment_number: int
-    rows: Sequence[Row]
+    versions: Sequence[int]
+    expires_ms: Sequence[int]
+    values: Sequence[bytes]
+
+    def part(self, low: int, high: int) -> "Found":
+        """The items from `low` up to `high`."""
+        if low == 0 and high == len(self.versions):
+            return self
+        return Found(
+            self.segment_number,
+            self.versions[low:high],
+            self.expires_ms[low:high],
+            self.values[low:high],
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -128,31 +142,40 @@ class PartitionLookups:
                 end = at + len(look_up.keys)
                 self._room.release(look_up.size)
                 if not look_up.told.done():
-                    look_up.told.set_result(found._replace(rows=found.rows[at:end]))
+                    look_up.told.set_result(found.part(at, end))
                 at = end
 
     async def _fetch(self, keys: Sequence[bytes], deadline_s: float) -> Found:
-        """The rows of all the keys, which may need several answers. Raises as `TableParts.ask`."""
+        """The entries of all the keys, perhaps by several answers. Raises as `TableParts.ask`."""
+        found = await self._fetch_some(keys, deadline_s)
+        while (count := len(found.versions)) < len(keys):
+            more = await self._fetch_some(keys[count:], deadline_s)
+            found = Found(
+                more.segment_number,
+                [*found.versions, *more.versions],
+                [*found.expires_ms, *more.expires_ms],
+                [*found.values, *more.values],
+            )
+        return found
+
+    async def _fetch_some(self, keys: Sequence[bytes], deadline_s: float) -> Found:
+        """The entries of the first of these keys, at least of one."""
 
         def request(container_epoch: int) -> Request:
             return GetEntries(segment=self.segment, container_epoch=container_epoch)
 
-        clock, rows = self._parts.runtime.clock, list[Row]()
-        while True:
-            reply, data = await self._parts.ask(
-                self.segment,
-                request,
-                TableRead,
-                timeout_s=self._parts.settings.ack_timeout_s,
-                retry_timeout_s=deadline_s - clock.monotonic(),
-                payload=encode_keys(keys[len(rows) :] if rows else keys),
-            )
-            more = decode_rows(data)
-            rows += more
-            if len(rows) == len(keys):
-                return Found(reply.segment_number, rows)
-            if not more or len(rows) > len(keys):
-                raise BadPacket("the answer to a look-up does not fit its keys", keys=len(keys))
+        reply, data = await self._parts.ask(
+            self.segment,
+            request,
+            TableRead,
+            timeout_s=self._parts.settings.ack_timeout_s,
+            retry_timeout_s=deadline_s - self._parts.runtime.clock.monotonic(),
+            payload=encode_keys(keys),
+        )
+        rows = parse_rows(data)
+        if not 0 < len(rows) <= len(keys):
+            raise BadPacket("the answer to a look-up does not fit its keys", keys=len(keys))
+        return Found(reply.segment_number, rows.versions, rows.expires_ms, rows.values())
 
     def _fail(self, look_ups: Sequence[LookUp], error: AnabranchError) -> None:
         for look_up in look_ups:

@@ -3,7 +3,8 @@
 import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from itertools import repeat
+from typing import Generic, Protocol, TypeVar, cast
 
 from anabranch.client.serializers import Serializer
 from anabranch.client.tables.arrow_scan import ArrowScan
@@ -17,7 +18,7 @@ from anabranch.client.tables.watch import Watch, WatchStart
 from anabranch.common.contracts.tables import TableDescription
 from anabranch.common.errors import InvalidRequest, SerializationFailed
 from anabranch.common.model.table import KEY_SIZE_BYTES_MAX
-from anabranch.common.wire.table import ABSENT, GET_KEYS_MAX, Row
+from anabranch.common.wire.table import ABSENT, GET_KEYS_MAX
 
 T = TypeVar("T")
 
@@ -57,15 +58,17 @@ class Reads(Generic[K, V]):
         """The entry of the key."""
         index, stored = self._keys.place(key)
         told = await self._partitions.look_up(index, (stored,), len(stored))
-        found = await told
-        row = found.rows[0]
-        return None if row.version == ABSENT else self._entry(index, found, stored, row)
+        number, (version,), (expires_ms,), (value,) = await told
+        if version == ABSENT:
+            return None
+        own = Version(self._segment_ids[index], number, version)
+        return self._decoding.entry(StoredEntry(stored, value, own, expires_ms))
 
     async def exists(self, key: K) -> bool:
         """Whether the key has an entry."""
         index, stored = self._keys.place(key)
         told = await self._partitions.look_up(index, (stored,), len(stored))
-        return (await told).rows[0].version != ABSENT
+        return (await told).versions[0] != ABSENT
 
     async def get_many(self, keys: Iterable[K]) -> list[Entry[K, V] | None]:
         """The entry of each key, in their order."""
@@ -73,23 +76,31 @@ class Reads(Generic[K, V]):
         if not listed:
             return []
         indexes, stored = self._keys.places(listed)
-        sent: list[tuple[int, Sequence[int], asyncio.Future[Found]]] = []
+        sent: list[tuple[int, Sequence[int], Sequence[bytes], asyncio.Future[Found]]] = []
         for index, places in _look_ups(indexes, stored):
             own = [stored[place] for place in places]
             told = await self._partitions.look_up(index, own, sum(map(len, own)))
-            sent.append((index, places, told))
-        await asyncio.wait([told for _, _, told in sent])
+            sent.append((index, places, own, told))
+        await asyncio.wait([told for *_, told in sent])
         entries: list[Entry[K, V] | None] = [None] * len(listed)
-        for index, places, told in sent:
-            found = told.result()
-            for place, row in zip(places, found.rows, strict=True):
-                if row.version != ABSENT:
-                    entries[place] = self._entry(index, found, stored[place], row)
+        for index, places, asked, told in sent:
+            found = self._entries(index, asked, told.result())
+            for place, entry in zip(places, found, strict=True):
+                entries[place] = entry
         return entries
 
-    def _entry(self, index: int, found: Found, stored: bytes, row: Row) -> Entry[K, V]:
-        version = Version(self._segment_ids[index], found.segment_number, row.version)
-        return self._decoding.entry(StoredEntry(stored, row.value, version, row.expires_ms))
+    def _entries(
+        self, index: int, keys: Sequence[bytes], found: Found
+    ) -> Iterable[Entry[K, V] | None]:
+        """The entry of each table key, or None."""
+        each = zip(repeat(self._segment_ids[index]), repeat(found.segment_number), found.versions)
+        versions = map(Version._make, each)
+        columns = zip(keys, found.values, versions, found.expires_ms, strict=True)
+        stored: list[StoredEntry] = list(map(StoredEntry._make, columns))
+        if ABSENT not in found.versions and self._decoding.is_trivial:
+            return cast(list[Entry[K, V]], stored)
+        decode = self._decoding.entry
+        return [None if each.version.number == ABSENT else decode(each) for each in stored]
 
     # --- ranges ---------------------------------------------------------------------------
 

@@ -60,9 +60,8 @@ def planned(
 
 def pages_of(plan: ScanPlan, parts: TableParts) -> list[PartitionPages]:
     """The pages of each partition of the plan."""
-    end = plan.keys.end or b""
     return [
-        PartitionPages(each.segment, parts, plan.keys.start, end, plan.page)
+        PartitionPages(each.segment, parts, plan.keys.start, plan.keys.end, plan.page)
         for each in plan.partitions
     ]
 
@@ -215,6 +214,11 @@ class Decoding(Generic[K, V]):
         self._keys = keys
         self._values = values
 
+    @property
+    def is_trivial(self) -> bool:
+        """Whether stored entries are the program's entries."""
+        return self._values is None and self._keys.are_stored_unchanged
+
     def entry(self, stored: StoredEntry) -> Entry[K, V]:
         """One entry. Raises SerializationFailed."""
         key, value, version, expires_ms = stored
@@ -223,7 +227,7 @@ class Decoding(Generic[K, V]):
 
     def entries(self, batch: Sequence[StoredEntry]) -> Iterable[Entry[K, V] | SerializationFailed]:
         """The entries."""
-        if self._values is None and self._keys.are_stored_unchanged:
+        if self.is_trivial:
             return cast(Sequence[Entry[K, V]], batch)
         return _attempted(self.entry, batch)
 

@@ -22,6 +22,7 @@ from anabranch.client.tables.partitions import Partitions
 from anabranch.client.tables.parts import TableParts
 from anabranch.client.tables.reads import Reads
 from anabranch.client.tables.scan import Scan
+from anabranch.client.tables.stored import StoredTable
 from anabranch.client.tables.updates import Updates
 from anabranch.client.tables.watch import Watch, WatchStart
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory
@@ -150,6 +151,17 @@ class Table(Generic[K, V]):
             print(table.description.config.ttl_ms, len(table.description.partitions))
         """
         return self._open().described
+
+    @property
+    def stored(self) -> StoredTable[K]:
+        """The partitions by index, for parts of the client that keep rows of their own.
+
+        ::
+
+            print(table.stored.partition_count)
+        """
+        opened = self._open()
+        return StoredTable(opened.keys, opened.partitions, opened.described.config.ttl_ms)
 
     # --- updates --------------------------------------------------------------------------
 

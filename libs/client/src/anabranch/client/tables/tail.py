@@ -30,6 +30,7 @@ from anabranch.common.errors import (
     VersionCompacted,
 )
 from anabranch.common.errors.remedy import FieldValue
+from anabranch.common.model.table import RESERVED_KEYS
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead, TableDescribed
 from anabranch.common.wire.table import TableBlock, parse_table_block
@@ -137,7 +138,7 @@ class PartitionTail:
     async def _scan(self, scanned: bytes) -> None:
         start = scanned + b"\0" if scanned else b""
         size = PageSize(self._parts.settings.page_size, self._size_max)
-        pages = PartitionPages(self.partition.segment, self._parts, start, b"", size)
+        pages = PartitionPages(self.partition.segment, self._parts, start, RESERVED_KEYS, size)
         offset = self._place.offset
         try:
             while (page := await pages.next()) is not None:
@@ -232,7 +233,7 @@ class PartitionTail:
         last = len(block.keys) - 1
         for entry in range(index, len(block.keys)):
             key, number = block.keys[entry], block.versions[entry]
-            if self._late and number <= self._late.get(key, -1):
+            if key >= RESERVED_KEYS or (self._late and number <= self._late.get(key, -1)):
                 continue
             after = Place(begin, entry + 1) if entry < last else Place(end)
             yield StoredChange(

@@ -61,6 +61,7 @@ from anabranch.common.errors.conflict import (
     TransactionEnded,
     VersionMismatch,
     VersionPassed,
+    ViewMismatch,
     WriterExpired,
     WrongExpectedSequence,
 )
@@ -298,6 +299,7 @@ __all__ = [
     "VersionCompacted",
     "VersionMismatch",
     "VersionPassed",
+    "ViewMismatch",
     "WriterExpired",
     "WrongExpectedSequence",
     "WrongHost",

@@ -96,6 +96,16 @@ class KeyExists(VersionMismatch):
     )
 
 
+class ViewMismatch(Conflict):
+    """The table has no record of the view, although readers of the view's group have read events:
+    the group belongs to another table, or the table was created again. Fields: group, table."""
+
+    code = "view-mismatch"
+    default_remedy = Remedy(
+        "use a reader group that nobody has read from; a new one begins at the head of the stream"
+    )
+
+
 class StreamSealed(Conflict):
     """The stream is sealed, or about to be, and stays read-only. Fields: stream."""
 

@@ -9,6 +9,8 @@ segment; partition `p` owns a range of the key space, as a stream's segment does
     the table has no secondary keys        primary
     primary keys of a fixed size           primary, secondary
     primary keys of any size               primary with 00 written as 00 FF, then 00 01, secondary
+
+The keys from `RESERVED_KEYS` on are not keys of programs.
 """
 
 import math
@@ -35,6 +37,12 @@ KEY_SIZE_BYTES_MAX = 8192
 VALUE_SIZE_BYTES_MAX = 1024 * 1024 - KEY_SIZE_BYTES_MAX
 PARTITION_COUNT_MAX = 1024
 TTL_MS_MAX = 100 * 365 * 24 * 3600 * 1000
+
+RESERVED_KEYS = b"\xff" * 32
+"""Table keys that begin with these bytes are the client's own: they sort behind all others.
+
+A partition may hold any of them, they never expire, and no scan or watch yields them.
+"""
 
 _ROUTING_SEED = 1741865571  # as for routing keys of streams
 _PLACES = 1 << 52  # in the key space
@@ -162,6 +170,11 @@ def encode_key(config: TableConfig, key: TableKey) -> bytes:
     stored = primary_prefix(config, primary) + secondary
     if len(stored) > KEY_SIZE_BYTES_MAX:
         raise InvalidKey("the key is too long", size=len(stored), limit=KEY_SIZE_BYTES_MAX)
+    if stored >= RESERVED_KEYS:
+        raise InvalidKey(
+            "the key is reserved",
+            remedy="use a key that does not begin with 32 bytes FF", size=len(stored),
+        )  # fmt: skip
     return stored
 
 

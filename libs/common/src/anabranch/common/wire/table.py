@@ -37,7 +37,12 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from anabranch.common.errors import BadPacket, CorruptBlock, InvalidRequest, MalformedBlock
-from anabranch.common.model.table import KEY_SIZE_BYTES_MAX, TTL_MS_MAX, VALUE_SIZE_BYTES_MAX
+from anabranch.common.model.table import (
+    KEY_SIZE_BYTES_MAX,
+    RESERVED_KEYS,
+    TTL_MS_MAX,
+    VALUE_SIZE_BYTES_MAX,
+)
 from anabranch.common.wire.block import (
     CRC_AT,
     FLAG_KEYS,
@@ -122,10 +127,15 @@ def encode_update(
 ) -> bytes:
     """A table block that puts each value, or removes the key if the value is None.
 
-    The caller has checked the sizes of keys and values. `refusals` and `time_ms` are the store's.
+    The caller has checked the sizes of keys and values. Entries with reserved keys never expire.
+    `refusals` and `time_ms` are the store's.
     """
     form = _PUT_FOR.pack(PUT_FOR, ttl_ms) if ttl_ms else _PUT_FORM
     payloads = [_REMOVE_FORM if value is None else form + value for value in values]
+    if ttl_ms and max(keys) >= RESERVED_KEYS:
+        for entry, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if key >= RESERVED_KEYS and value is not None:
+                payloads[entry] = _PUT_FORM + value
     if refusals:
         keys = [*keys, b""]
         payloads.append(_FORMS[REFUSED] + encode_refusals(refusals))

@@ -129,7 +129,7 @@ class RocksIndexes:
     def _tables(self) -> BlockBasedOptions:
         tables = BlockBasedOptions()
         tables.set_block_cache(self._cache)
-        tables.set_block_size(8 * 1024)
+        tables.set_block_size(4 * 1024)
         tables.set_bloom_filter(10, block_based=False)
         tables.set_cache_index_and_filter_blocks(True)
         tables.set_pin_l0_filter_and_index_blocks_in_cache(True)

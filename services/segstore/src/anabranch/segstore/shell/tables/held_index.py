@@ -22,7 +22,8 @@ _log = structlog.get_logger(__name__)
 
 
 class HeldIndex:
-    """`damaged`: every call fails until `start_over`. `life` counts the indexes that were open."""
+    """`damaged`: every call fails until `start_over`. `life` counts the times that rows which had
+    been there were deleted, to be written anew."""
 
     def __init__(self, container: int, parts: TableParts, on_damaged: Callable[[], None]) -> None:
         self._container = container
@@ -49,8 +50,12 @@ class HeldIndex:
         """Delete the damaged index; the next call opens an empty one. Raises errors of the disk."""
         await self._parts.writing(self._close)
         await self._parts.writing(lambda: self._parts.indexes.destroy(self._directory))
-        self.life += 1
+        self.begin_life()
         self.damaged = False
+
+    def begin_life(self) -> None:
+        """Let all reads fail that rely on what the index has been up to now."""
+        self.life += 1
 
     async def end(self) -> None:
         """Close for good, because the container ended. It waits for calls in progress."""
@@ -70,12 +75,17 @@ class HeldIndex:
             index = self._index
             if index is None or self._is_out_of_use:
                 raise Unavailable("the index of the table is not open")
-            if life not in (None, self.life):
-                raise Unavailable("the index of the table was built anew")
-            return await run(lambda: work(index))
+            self._check(life)
+            found = await run(lambda: work(index))
+            self._check(life)
+            return found
         except IndexDamaged as error:
             self._note_damage(error)
             raise Unavailable("the index of the table is being built anew") from error
+
+    def _check(self, life: int | None) -> None:
+        if life not in (None, self.life):
+            raise Unavailable("the index of the table was built anew")
 
     @property
     def _is_out_of_use(self) -> bool:

@@ -262,7 +262,8 @@ class Indexer:
                     "the index of a table segment does not fit its log and is built anew",
                     segment=known.name, indexed=stored.indexed, length=known.length,
                 )  # fmt: skip
-            self._states.pop(number, None)
+            if self._states.pop(number, None) is not None:
+                self._held.begin_life()
             await self._held.write(lambda index: index.clear(number))
             stored = IndexState(number, indexed=known.start, complete_from=known.start)
         self._states[number] = stored

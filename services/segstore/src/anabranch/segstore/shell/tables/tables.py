@@ -24,7 +24,7 @@ from anabranch.segstore.domain.table.decide import time_in
 from anabranch.segstore.domain.table.tail import Findings, TailEntry
 from anabranch.segstore.ports_table import IndexPage, IndexState, Remembered, TableIndex
 from anabranch.segstore.shell.container.container import Container
-from anabranch.segstore.shell.tables.indexer import Indexer
+from anabranch.segstore.shell.tables.indexer import Indexer, Ready
 from anabranch.segstore.shell.tables.parts import TableParts
 
 SCAN_COUNT_MAX = 10_000
@@ -203,23 +203,44 @@ class Tables:
         the disk."""
         if not (0 < request.count_max <= SCAN_COUNT_MAX and request.size_max > 0):
             raise InvalidRequest("a page has 1 to 10,000 rows", count_max=request.count_max)
-        size_max = min(request.size_max, ANSWER_SIZE_BYTES_MAX)
         with self._container.residency.pinned(request.segment):
-            known = self._known(request.segment)
-            state, life = await self._indexer.ready(known.number, known.length)
-            now_ms = time_in(self._known(request.segment), self._clock.now_ms())
+            for _ in range(ROUNDS_MAX):
+                known, ready = await self._ready_in_whole(request.segment)
+                page = await self._page(request, ready, self._now_ms(known))
+                present = self._known(request.segment)
+                if present.number != known.number:
+                    raise Unavailable("the table segment was replaced during the scan")
+                rows = _live_rows(page, self._now_ms(present))
+                if rows or not page.more:
+                    return Rows(known.number, ready.state.indexed, rows, page.more)
+        raise Unavailable("entries expired faster than they could be read")
 
-            def read(index: TableIndex) -> IndexPage:
-                return index.scan(
-                    known.number, request.start, request.end, request.count_max, size_max,
-                    values=request.values, now_ms=now_ms,
-                )  # fmt: skip
+    def _now_ms(self, known: SegmentState) -> int:
+        return time_in(known, self._clock.now_ms())
 
-            page = await self._indexer.read(life, read)
-            if self._known(request.segment).number != known.number:
-                raise Unavailable("the table segment was replaced during the scan")
-        rows = [Row(key, at, until, value or b"") for key, (at, until, value) in page.rows]
-        return Rows(known.number, state.indexed, rows, page.more)
+    async def _page(self, request: ScanEntries, ready: Ready, now_ms: int) -> IndexPage:
+        size_max = min(request.size_max, ANSWER_SIZE_BYTES_MAX)
+
+        def read(index: TableIndex) -> IndexPage:
+            return index.scan(
+                ready.state.number, request.start, request.end, request.count_max, size_max,
+                values=request.values, now_ms=now_ms,
+            )  # fmt: skip
+
+        return await self._indexer.read(ready.life, read)
+
+    async def _ready_in_whole(self, segment: str) -> tuple[SegmentState, Ready]:
+        """The segment, and the index when it has all its entries, or later.
+
+        An index that is built anew lacks the entries that compaction has moved behind it. It was
+        begun where the segment starts; so it lacks none if the segment did so before the wait.
+        """
+        for _ in range(ROUNDS_MAX):
+            known = self._known(segment)
+            ready = await self._indexer.ready(known.number, known.length)
+            if ready.state.complete_from <= known.start:
+                return known, ready
+        raise Unavailable("the table's index is built anew again and again")
 
     async def describe(self, segment: str) -> TableDescribed:
         """Raises SegmentNotFound, InvalidRequest, Unavailable, and errors of the disk."""
@@ -311,6 +332,15 @@ class Tables:
         for each, entries in zip(asked, found, strict=True):
             if not each.future.done():
                 each.future.set_result(entries)
+
+
+def _live_rows(page: IndexPage, now_ms: int) -> list[Row]:
+    """The rows of the page without those that have expired since it was read."""
+    return [
+        Row(key, entry.version, entry.expires_ms, entry.value or b"")
+        for key, entry in page.rows
+        if entry.lives(now_ms)
+    ]
 
 
 def _fail(asked: Iterable[_Asked], error: AnabranchError | OSError) -> None:
