@@ -12,7 +12,7 @@ from anabranch.client.tables.stored import StoredUpdate
 from anabranch.client.tables.units import Outcome, Performed, Refused
 from anabranch.common.errors import AnabranchError, OutcomeUnknown
 from anabranch.common.model.table import RESERVED_KEYS
-from anabranch.common.wire.table import ABSENT, ANY, NO_ROW, Row
+from anabranch.common.wire.table import ABSENT, ANY
 
 T = TypeVar("T")
 
@@ -28,9 +28,9 @@ class MemoryPartition:
     length: int = 0
 
     def look_up(self, keys: Iterable[bytes]) -> Found:
-        found = [Row(key, self.rows[key][0], 0, self.rows[key][1]) if key in self.rows else NO_ROW
-                 for key in keys]  # fmt: skip
-        return Found(NUMBER, found)
+        found = [self.rows.get(key, (ABSENT, b"")) for key in keys]
+        versions, values = [version for version, _ in found], [value for _, value in found]
+        return Found(NUMBER, versions, [0] * len(found), values)
 
     def perform(self, update: StoredUpdate) -> Outcome:
         """All of the update, or nothing."""

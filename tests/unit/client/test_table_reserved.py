@@ -41,7 +41,7 @@ async def test_a_reserved_row_lies_in_the_partition_that_is_named() -> None:
         await put_own(table)
         assert own_rows(b) == 4
         found = await (await table.stored.look_up(2, (b"no", OWN)))
-        assert [row.value for row in found.rows] == [b"", b"place"]
+        assert list(found.values) == [b"", b"place"]
 
 
 async def test_rows_and_a_reserved_row_change_together_or_not_at_all() -> None:

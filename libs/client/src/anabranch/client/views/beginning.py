@@ -48,9 +48,9 @@ async def begin(parts: ViewParts, table: ViewTable[Any]) -> None:
 async def begin_in(table: ViewTable[Any], group: GroupRef, was_read: bool, name: str) -> None:
     """Find the view row, or insert it unless the group `was_read` already."""
     key = view_key(group)
-    row = (await (await table.look_up(0, (key,)))).rows[0]
-    if row.version != ABSENT:
-        check_format(row.value)
+    found = await (await table.look_up(0, (key,)))
+    if found.versions[0] != ABSENT:
+        check_format(found.values[0])
         return
     if was_read:
         raise ViewMismatch(

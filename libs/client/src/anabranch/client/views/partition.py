@@ -133,13 +133,12 @@ class PartitionView(Generic[E, V]):
             raise BadPacket("a partition has become another segment", index=self.index)
         self._segment_number = found.segment_number
         segments = {position_key(self._group, each.segment): each.segment for each in self._step}
-        for key, row in zip(keys, found.rows, strict=True):
+        for key, version, value in zip(keys, found.versions, found.values, strict=True):
             if (segment := segments.get(key)) is not None:
-                is_new = row.version == ABSENT
-                position = Position(0) if is_new else decode_position(row.value)
-                self._positions[segment] = _Saved(row.version, position)
+                position = Position(0) if version == ABSENT else decode_position(value)
+                self._positions[segment] = _Saved(version, position)
             else:
-                self._rows[key] = Row(row.version, None if row.version == ABSENT else row.value)
+                self._rows[key] = Row(version, None if version == ABSENT else value)
 
     def _skip_saved(self) -> None:
         """Drop the events that the rows of this partition reflect already."""

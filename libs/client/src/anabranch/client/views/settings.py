@@ -13,7 +13,10 @@ class ViewSettings:
     ::
 
         settings = ViewSettings(round_events=1_000)
-        async with client.view("shop/sales", ..., settings=settings) as view:
+        async with client.view(
+            "shop/sales", group="shop/counters", table="shop/counts", settings=settings,
+            key=lambda event: event.key, fold=lambda row, event: event.payload,
+        ) as view:
             await view.run()
 
     Invariants, or InvalidSetting: all numbers are positive.
