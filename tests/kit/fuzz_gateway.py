@@ -16,7 +16,7 @@ from pathlib import Path
 from anabranch.cli.up import UpSettings, embedded_cluster
 from anabranch.client import TransactionSettings, connect
 from anabranch.common.model.transaction import LEASE_MS_MAX
-from kit.fuzz_hooks import DOOMED, ENDED_GROUP, GROUP, SCOPE, STREAM
+from kit.fuzz_hooks import DOOMED, ENDED, GROUP, SCOPE, STREAM, TABLE
 
 SECONDS_MIN, SECONDS_PER_EXAMPLE = 600.0, 30.0
 """How long it may take: what is asked in vain for an answer waits for its own deadline."""
@@ -44,7 +44,10 @@ async def _prepare(endpoints_file: Path) -> str:
             await client.streams.create(f"{SCOPE}/{name}", segments=2)
         for name in (GROUP, DOOMED):
             await client.reader_groups.create(f"{SCOPE}/{name}", streams=[f"{SCOPE}/{STREAM}"])
-        ended = f"{SCOPE}/{ENDED_GROUP}"
+        for name in (TABLE, DOOMED, ENDED):
+            await client.tables.create(f"{SCOPE}/{name}")
+        await client.tables.seal(f"{SCOPE}/{ENDED}")
+        ended = f"{SCOPE}/{ENDED}"
         await client.streams.create(ended, segments=1)
         await client.streams.seal(ended)
         await client.reader_groups.create(ended, streams=[ended])

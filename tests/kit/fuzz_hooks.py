@@ -1,5 +1,6 @@
 """What `fuzz_gateway` adds to Schemathesis: names that exist, and what counts as a defect."""
 
+import json
 import os
 from typing import Any
 
@@ -10,12 +11,14 @@ ON_PURPOSE = frozenset({503, 504})
 SCOPE = "scope"
 STREAM = "stream"
 GROUP = "group"
+TABLE = "table"
 DOOMED = "doomed"
 """What requests that end something are about, so that the rest still find the other one."""
-ENDED_GROUP = "ended"
-"""A group on a sealed stream: its events come to an end, where another group's never do."""
+ENDED = "ended"
+"""A group on a sealed stream, and a sealed table: their events and changes come to an end, where
+those of others never do."""
 
-TRANSACTION, ENDED = os.environ.get("FUZZED_TRANSACTIONS", f"{'0' * 32} {'1' * 32}").split()
+TRANSACTION, DECIDED = os.environ.get("FUZZED_TRANSACTIONS", f"{'0' * 32} {'1' * 32}").split()
 """Ids of an open one, and of one for requests that end it."""
 
 
@@ -26,7 +29,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[s
     Stateful sequences draw names from earlier answers, so that a drawn one may exist too.
     """
     path = context.operation.path
-    streams_for_ever = path.endswith("/readergroups/{group}/events")
+    streams_for_ever = path.endswith(("/readergroups/{group}/events", "/changes"))
     if not path_parameters:
         return path_parameters
     scope = str(path_parameters.get("scope", ""))
@@ -34,18 +37,29 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any]) -> dict[s
         return path_parameters
     ends = context.operation.method.lower() in ("delete", "put")
     decides = path.endswith(("/commit", "/abort"))
-    ends_scope = ends and not {"stream", "group"} & path_parameters.keys()
+    ends_scope = ends and not {"stream", "group", "table"} & path_parameters.keys()
+    ends_table = ends and not path.endswith("/entries/{key}")
     existing = {
         "scope": DOOMED if ends_scope else SCOPE,
         "stream": DOOMED if ends else STREAM,
-        "group": ENDED_GROUP if streams_for_ever else DOOMED if ends else GROUP,
+        "group": ENDED if streams_for_ever else DOOMED if ends else GROUP,
+        "table": ENDED if streams_for_ever else DOOMED if ends_table else TABLE,
         "segment": 0,
         "part": "controller" if "/health" in path else "2" * 32,
-        "transaction": ENDED if decides else TRANSACTION,
+        "transaction": DECIDED if decides else TRANSACTION,
         "application": "etl",
         "asset": "start.js",
     }
     return {name: existing.get(name, value) for name, value in path_parameters.items()}
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines_of_json(_context: Any, value: Any) -> bytes:
+    """Every other body is an entry of a table, which is also an event; the rest is as drawn."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    if len(text) % 2:
+        text = json.dumps({"key": text, "value": text})
+    return text.encode(errors="replace")
 
 
 @schemathesis.check

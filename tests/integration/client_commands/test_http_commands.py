@@ -17,6 +17,7 @@ from anabranch.client import (
     GroupReaderSettings,
     GroupStream,
     ReaderGroupConfig,
+    TableConfig,
     TransactionState,
     WriterSettings,
     blocking,
@@ -57,6 +58,7 @@ async def test_a_cluster_is_written_and_read_over_http_alone(tmp_path: Path) -> 
             await read_by_a_group(client)
             await in_transactions(client)
             await on_one_segment(client)
+            await entries_by_the_program(gateway, client, direct)
         await asyncio.to_thread(without_a_loop, gateway)
         await commands_that_needed_nats(gateway)
 
@@ -169,6 +171,35 @@ async def on_one_segment(client: Client) -> None:
     await client.streams.create("web/entries", segments=1)
     async with client.revisioned_stream("web/entries") as log:
         await log.append([b"first"])
+
+
+async def entries_by_the_program(gateway: str, client: Client, direct: Client) -> None:
+    """Entries are loaded, changed and watched over HTTP, and are the same without the gateway."""
+    await client.tables.create("web/stock", TableConfig(partition_count=3))
+    records = [{"key": f"{n:05}", "value": str(n)} for n in range(ROWS)]
+    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    loaded = await anabranch(gateway, "table", "load", "web/stock", given=lines)
+    assert loaded == (0, f"loaded {ROWS} entries into web/stock\n".encode(), b"")
+    code, shown, _ = await anabranch(gateway, "table", "scan", "web/stock", "--json")
+    scanned = [json.loads(line) for line in shown.splitlines()]
+    async with direct.table("web/stock") as table:
+        entries = [entry async for entry in table.entries()]
+    assert code == 0
+    assert [{"key": each["key"], "value": each["value"]} for each in scanned] == records
+    assert [(each["key"].encode(), each["version"]) for each in scanned] == [
+        (entry.key, str(entry.version)) for entry in entries
+    ]
+    code, _, error = await anabranch(gateway, "table", "insert", "web/stock", "00007", "x")
+    assert (code, b"has an entry" in error) == (1, True)
+    version = scanned[7]["version"]
+    replacing = ("table", "replace", "web/stock", "00007", "--version", version)
+    code, told, _ = await anabranch(gateway, *replacing, given=b"\xff\n")
+    assert (code, told[:14]) == (0, b"replaced 00007")
+    assert await anabranch(gateway, "table", "get", "web/stock", "00007") == (0, b"\xff\n\n", b"")
+    watched = await anabranch(
+        *(gateway, "table", "watch", "web/stock", "--count", str(ROWS), "--format", "{key}\n")
+    )
+    assert sorted(watched[1].splitlines()) == [entry.key for entry in entries]
 
 
 def without_a_loop(gateway: str) -> None:

@@ -55,6 +55,7 @@ async def test_pages_neither_lose_nor_repeat_an_entry(limit: int, *, pairs: bool
             assert len(page["entries"]) <= limit
             found += page["entries"]
             token, pages = page["next_page_token"], pages + 1
+            assert pages <= len(FRUITS)
 
     field = "secondary_key" if pairs else "key"
     assert [entry[field] for entry in found] == list(FRUITS)

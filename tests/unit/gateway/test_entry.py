@@ -328,9 +328,7 @@ async def test_a_repeated_write_gets_the_first_answer_and_changes_nothing() -> N
     assert [each.status_code for each in removed] == [204, 204]
 
 
-async def test_a_key_that_another_request_used_is_refused_and_one_of_a_refused_write_is_free() -> (
-    None
-):
+async def test_an_idempotency_key_belongs_to_the_first_write_that_was_performed() -> None:
     once = {"idempotency-key": "k"}
     async with gateway() as g:
         await make_table(g)

@@ -100,8 +100,9 @@ def build_app(parts: Parts, clock: Clock) -> ASGIApp:
     api.router.routes.extend(others)
     describe(api)
     route_of = RouteTemplates([*events.routes(), *others]).template_of
+    entries_first = Front(entry.routes(), api, api)
     intake = Intake(
-        Front(events.PATH, events.events, ReadYourWrites(api), api),
+        Front(events.routes(), ReadYourWrites(entries_first), api),
         limits=_limits(parts.settings),
         clock=clock,
         metrics=parts.metrics,

@@ -1,41 +1,42 @@
 """A shortcut to the most frequent routes.
 
-A POST or GET of events goes straight to its route. All other requests, including other methods on
-the same path, go through the framework, which serves these routes too. In either case the intake
-answers the errors that the routes raise.
+Requests that match go straight to their route. All other requests, including HEAD on the same
+paths, go through the framework, which serves these routes too. In either case the intake answers
+the errors that the routes raise.
 """
 
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 
 from starlette.requests import Request
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-METHODS = frozenset({"GET", "POST"})
-Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+METHODS = frozenset({"GET", "POST", "PUT", "DELETE"})
 
 
 class Front:
-    """Sends matching requests to `endpoint` and all others to `rest`.
+    """Sends requests that match one of `routes` to its endpoint, and all others to `rest`.
 
-    `template` is a path with names in braces. `api` is the application in the requests' scope.
+    The parameters of the paths are text. `api` is the application in the requests' scope.
     """
 
-    def __init__(self, template: str, endpoint: Endpoint, rest: ASGIApp, api: ASGIApp) -> None:
-        self._match = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template)).fullmatch
-        self._endpoint = endpoint
+    def __init__(self, routes: Sequence[Route], rest: ASGIApp, api: ASGIApp) -> None:
+        self._routes = [
+            (route.path_regex.match, (route.methods or set()) & METHODS, route.endpoint)
+            for route in routes
+        ]
         self._rest = rest
         self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match = None
-        if scope["type"] == "http" and scope["method"] in METHODS:
-            match = self._match(scope["path"])
-        if match is None:
-            await self._rest(scope, receive, send)
-            return
-        scope["app"] = self._api
-        scope["endpoint"] = self._endpoint
-        scope["path_params"] = match.groupdict()
-        response = await self._endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
+        if scope["type"] == "http":
+            path, method = scope["path"], scope["method"]
+            for match, methods, endpoint in self._routes:
+                if method in methods and (found := match(path)) is not None:
+                    scope["app"] = self._api
+                    scope["endpoint"] = endpoint
+                    scope["path_params"] = found.groupdict()
+                    response = await endpoint(Request(scope, receive, send))
+                    await response(scope, receive, send)
+                    return
+        await self._rest(scope, receive, send)
