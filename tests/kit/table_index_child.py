@@ -1,17 +1,21 @@
 """A process that writes to a table index for ever.
 
 ``python -m kit.table_index_child <directory>`` prints ``written <n>`` after write number n, which
-`apply` describes. It ends by itself after some seconds.
+`write_number` describes. It exits when its input ends, while the writer still runs, or is killed
+after some seconds.
 """
 
 import signal
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from anabranch.common.errors import Unavailable
 from anabranch.segstore.adapters.table_index.rocks import RocksIndexes
 from anabranch.segstore.domain.table.tail import Outcome, Requests, TailEntry
-from anabranch.segstore.ports_table import IndexState
+from anabranch.segstore.ports_table import IndexState, TableIndex
 from kit.rng import seeded
 from kit.table_index import SMALL
 
@@ -35,18 +39,25 @@ def write_number(number: int) -> Written:
     return number * 100 + 100, (number * 100, number), entries, {client: {number: Outcome(number)}}
 
 
-def main(directory: Path) -> None:
-    """Write until the end of the process."""
-    signal.alarm(LIFE_S)
-    index = RocksIndexes(SMALL).open(directory)
+def write_on(index: TableIndex) -> None:
+    """Write until the index is closed."""
     states = [IndexState(table) for table in range(TABLES)]
     number = 0
-    while True:
-        number += 1
-        table = number % TABLES
-        states[table] = index.write(states[table], *write_number(number))
-        sys.stdout.write(f"written {number}\n")
-        sys.stdout.flush()
+    with suppress(Unavailable):
+        while True:
+            number += 1
+            table = number % TABLES
+            states[table] = index.write(states[table], *write_number(number))
+            sys.stdout.write(f"written {number}\n")
+            sys.stdout.flush()
+
+
+def main(directory: Path) -> None:
+    """Write until the input ends."""
+    signal.alarm(LIFE_S)
+    index = RocksIndexes(SMALL).open(directory)
+    threading.Thread(target=write_on, args=(index,), daemon=True).start()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ waits in their place.
 
 import shutil
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ _SHORT_PAUSE_S = 0.0001
 """Long enough for a waiting thread to wake up and take the interpreter."""
 _ROOM_PAUSE_S = 0.002
 _ROOM_PAUSES_MAX = 10_000
+_EXIT_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,8 @@ class RocksRows:
         writing.disable_wal = True  # type: ignore[assignment, method-assign]
         self._db.set_write_options(writing)
         self._failures = 0
+        # A process that exits during a call, or during a compaction, is aborted by a signal.
+        weakref.finalize(self, _close, self._db, self._calls, _EXIT_WAIT_S)
 
     def check_format(self) -> None:
         """Write the last row into an empty database; in another one, check it."""
@@ -231,9 +235,14 @@ class RocksRows:
 
     def close(self) -> None:
         """Flush, wait for running calls, and end. What it cannot flush is indexed anew later."""
-        if self._calls.end():
-            with suppress(AnabranchError), _Translated(self._calls.directory):
-                self._db.close()
+        _close(self._db, self._calls)
+
+
+def _close(db: Rdict, calls: "_Calls", wait_s: float | None = None) -> None:
+    """Close the database after its calls, unless they take longer than this time."""
+    if calls.end(wait_s):
+        with suppress(AnabranchError), _Translated(calls.directory):
+            db.close()
 
 
 def _has_current(directory: Path) -> bool:
@@ -325,11 +334,12 @@ class _Calls(_Translated):
             self._idle.wait(seconds)
             self._check()
 
-    def end(self) -> bool:
-        """Refuse further calls and wait for those that run; False if that was done before."""
+    def end(self, wait_s: float | None = None) -> bool:
+        """Refuse further calls and wait for those that run.
+
+        False if they still ran after this time, or if they have been refused before.
+        """
         with self._idle:
             is_first = not self._ended
             self._ended = True
-            while self._running:
-                self._idle.wait()
-        return is_first
+            return self._idle.wait_for(lambda: not self._running, wait_s) and is_first
