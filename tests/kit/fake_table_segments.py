@@ -90,16 +90,14 @@ class FakeTable(FakeSegment):
         answers = self.answers.setdefault(request.client_id, {})
         if request.request_number in answers:
             return answers[request.request_number]
-        logged = [number for number, told in answers.items() if told.version != ABSENT]
-        if request.request_number <= max(logged, default=0) - REQUESTS_REMEMBERED:
+        if request.request_number <= max(answers, default=0) - REQUESTS_REMEMBERED:
             raise OutcomeUnknown("no longer remembered", request=request.request_number)
         if self.sealed:
             raise SegmentSealed("the segment is sealed")
         same_life = request.segment_number == self.number
         kept, refusals = self._decided(block, conditions, units, same_life)
-        if kept:
-            offset = len(self.data)
-            self._append(stamped(kept_entries(payload, kept, refusals), self.now_ms))
+        offset = len(self.data)
+        self._append(stamped(kept_entries(payload, kept, refusals), self.now_ms))
         told = TableUpdated(
             segment_number=self.number,
             version=offset if kept else ABSENT,

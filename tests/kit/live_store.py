@@ -11,9 +11,10 @@ from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Endpoint, Placement
-from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
@@ -36,13 +37,14 @@ NODE = "node-1"
 
 @dataclass
 class World:
-    """What outlives a store: its log, tier 2 and the cluster's placements."""
+    """What outlives a store: its log, its indexes, tier 2 and the cluster's placements."""
 
     containers: int = 1
     node: str = NODE
     frames: MemoryFrames = field(default_factory=lambda: MemoryFrames("a-journal"))
     storage: MemoryChunkStorage = field(default_factory=MemoryChunkStorage)
     placements: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    indexes: MemoryIndexes = field(default_factory=MemoryIndexes)
 
     async def assign(self, container: int) -> None:
         placement = Placement(container, (self.node,))
@@ -74,9 +76,10 @@ async def live_store(
     tcp: TcpLimits | None = None,
     throttle_limits: ThrottleLimits | None = None,
     unsent_max: int = SIZE_BYTES_MAX,
+    clock: Clock | None = None,
 ) -> AsyncIterator[LiveStore]:
     """Open everything that is assigned to the world's node and serve until the block ends."""
-    clock, changed = SystemClock(), asyncio.Event()
+    clock, changed = clock or SystemClock(), asyncio.Event()
     failures: list[AnabranchError] = []
     cache = Cache(cache_size)
     catch_up = CatchUp(ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max))
@@ -91,7 +94,7 @@ async def live_store(
     new_keeper = partial(
         ContainerKeeper,
         store=store, tiers=tiers, around=around, limits=FlushLimits(),
-        tables=table_parts(catch_up), store_failed=failures.append,
+        tables=table_parts(catch_up, indexes=world.indexes), store_failed=failures.append,
     )  # fmt: skip
     assignments = Assignments(
         objects=world.placements,

@@ -34,7 +34,6 @@ from anabranch.segstore.domain.table.decide import Present, Terms, decide_units
 from anabranch.segstore.domain.table.space import Latest, Window
 from anabranch.segstore.domain.table.tail import (
     Findings,
-    Outcome,
     TableChange,
     TableTail,
     TailEntry,
@@ -113,27 +112,31 @@ def refusals_forgotten() -> AbstractContextManager[object]:
 
 def index_not_asked_for_repeats() -> AbstractContextManager[object]:
     """A repeat is recognised only as long as its first performance is in the tail."""
-    return patch.object(answers, "_remembered", lambda *_: None)
+    return patch.object(answers, "_new_since", lambda known, *_: known.length)
 
 
 def rebuilt_index_knows_all() -> AbstractContextManager[object]:
     """What an index that was built anew does not remember was never performed."""
-    real = answers._remembered
+    real = answers._valid
 
-    def careless(request: Any, last: int, new_since: int, findings: Findings) -> Outcome | None:
-        return real(request, last, new_since, replace(findings, complete_from=0))
+    def careless(
+        tail: TableTail, known: SegmentState, findings: Findings | None, keys: frozenset[bytes]
+    ) -> Findings | None:
+        valid = real(tail, known, findings, keys)
+        return valid and replace(valid, complete_from=0)
 
-    return patch.object(answers, "_remembered", careless)
+    return patch.object(answers, "_valid", careless)
 
 
 def window_not_heeded() -> AbstractContextManager[object]:
     """What is older than the remembered requests was never performed."""
-    real = answers._remembered
+    answer = answers.answer_update_table
 
-    def careless(request: Any, _last: int, new_since: int, findings: Findings) -> Outcome | None:
-        return real(request, request.request_number, new_since, findings)
+    def careless(state: SegmentMap, request: Any, around: Circumstances) -> Answer | InIndex:
+        with patch.object(answers, "REQUESTS_REMEMBERED", 1 << 30):
+            return answer(state, request, around)
 
-    return patch.object(answers, "_remembered", careless)
+    return _answer(UpdateTable, careless)
 
 
 def time_moves_back() -> AbstractContextManager[object]:

@@ -5,7 +5,7 @@ store joins the conformance suite with a row in `PROVIDERS`.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol, TypeVar
 
 from anabranch.common.adapters.store_connection import (
@@ -14,15 +14,21 @@ from anabranch.common.adapters.store_connection import (
     open_connection,
 )
 from anabranch.common.model.cluster import Endpoint
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import (
+    CreateSegment,
     DescribeTable,
+    Done,
     GetEntries,
     Message,
     ReadSegment,
     Request,
     ScanEntries,
+    Sealed,
+    SealSegment,
     SegmentRead,
+    Stamp,
     TableDescribed,
     TableRead,
     TableUpdated,
@@ -41,6 +47,7 @@ from anabranch.common.wire.table import (
 )
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_table_segments import FakeTable
+from kit.live_store import LiveStore, World, live_store
 
 M = TypeVar("M", bound=Message)
 
@@ -196,5 +203,75 @@ async def fake_table() -> AsyncIterator[ServedTable]:
             await served.close()
 
 
+class SetClock(SystemClock):
+    """Its wall clock moves only when it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wall_ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+
+class RealStore:
+    """`Store`: a segment store in the same process, behind a real door."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._clock = SetClock()
+        self._serving = AsyncExitStack()
+        self._live: LiveStore | None = None
+
+    async def start(self) -> None:
+        served = live_store(self._world, clock=self._clock)
+        self._live = await self._serving.enter_async_context(served)
+
+    async def stop(self) -> None:
+        await self._serving.aclose()
+
+    async def control(self, request: Request) -> None:
+        """Perform a request on a segment. Raises the error that the store answers."""
+        connection = await self.connect()
+        await connection.request(request, REPLIES[type(request)])
+        connection.close()
+        await connection.ended
+
+    async def connect(self) -> SegmentStoreConnection:
+        assert self._live is not None
+        settings = ConnectionSettings(request_timeout_s=5.0)
+        return await open_connection(self._live.endpoint, settings)
+
+    async def seal(self, segment: str) -> None:
+        await self.control(SealSegment(segment=segment, stamp=Stamp(1, 2)))
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    def pass_time(self, milliseconds: int) -> None:
+        self._clock.wall_ms += milliseconds
+
+
+@asynccontextmanager
+async def real_table() -> AsyncIterator[ServedTable]:
+    """The provider of the real store, whose index of tables is in memory."""
+    world = World()
+    await world.assign(0)
+    store = RealStore(world)
+    await store.start()
+    try:
+        for segment in (SEGMENT, STREAM_SEGMENT):
+            await store.control(CreateSegment(segment=segment, stamp=Stamp(1, 1)))
+        served = ServedTable(store, await store.connect())
+        try:
+            yield served
+        finally:
+            await served.close()
+    finally:
+        await store.stop()
+
+
 Provider = Callable[[], AbstractAsyncContextManager[ServedTable]]
-PROVIDERS: Mapping[str, Provider] = {"fake": fake_table}
+PROVIDERS: Mapping[str, Provider] = {"fake": fake_table, "store": real_table}
+REPLIES: Mapping[type[Request], type[Message]] = {CreateSegment: Done, SealSegment: Sealed}

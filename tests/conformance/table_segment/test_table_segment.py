@@ -131,13 +131,14 @@ async def test_a_refused_unit_leaves_nothing_for_the_units_after_it(table: Serve
     assert (await table.get(b"new"))[0].value == b"3"
 
 
-async def test_an_update_that_is_refused_as_a_whole_stores_nothing(table: ServedTable) -> None:
+async def test_an_update_that_is_refused_as_a_whole_changes_no_entry(table: ServedTable) -> None:
     await table.put(b"a", b"1")
-    length = (await table.describe()).length
+    before = await table.everything()
     told, refusals = await table.update([(b"a", b"2"), (b"b", b"2")], [ABSENT, ABSENT])
     assert (told.version, len(refusals)) == (ABSENT, 1)
-    assert (await table.describe()).length == length
-    assert (await table.get(b"b"))[0].version == ABSENT
+    assert await table.everything() == before
+    _, refused = await table.blocks()
+    assert (list(refused.keys), list(refused.refusals)) == ([], refusals)
 
 
 # --- exactly once -------------------------------------------------------------------------

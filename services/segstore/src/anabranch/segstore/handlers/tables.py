@@ -3,10 +3,11 @@
     request ──► segment resident ──► in memory? ──yes──► answer
                                         └──no──► index, in a task ──► answer
 
-A connection has a bounded number of them, and a get of many keys counts for all of them.
+A connection has a bounded number of them. While it does not take its answers, none begins.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from anabranch.common.errors import AnabranchError, InvalidRequest, Overloaded
@@ -39,12 +40,38 @@ class TableDesk:
         self._send = send
         self._spawn = spawn
         self._outstanding = 0
+        self._paused = False
+        self._held_back: deque[tuple[int, TableQuery, bytes]] = deque()
 
     def ask(self, request_id: int, request: TableQuery, payload: bytes) -> None:
         """→ TableRead or TableDescribed. Raises BadPacket, Overloaded, WrongHost, Unavailable,
         InvalidRequest."""
-        if self._outstanding >= OUTSTANDING_MAX:
+        if self._outstanding + len(self._held_back) >= OUTSTANDING_MAX:
             raise Overloaded("the connection has too many table reads", limit=OUTSTANDING_MAX)
+        if self._paused:
+            self._held_back.append((request_id, request, payload))
+        else:
+            self._begin(request_id, request, payload)
+
+    def pause(self) -> None:
+        """Begin no further read: the connection does not take its answers."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on: the connection takes more."""
+        self._paused = False
+        while self._held_back and not self._paused:
+            request_id, request, payload = self._held_back.popleft()
+            try:
+                self._begin(request_id, request, payload)
+            except AnabranchError as error:
+                self._send(failed(error), request_id, b"")
+
+    def close(self) -> None:
+        """Drop what was held back, because the connection is gone."""
+        self._held_back.clear()
+
+    def _begin(self, request_id: int, request: TableQuery, payload: bytes) -> None:
         keys = _keys(payload) if isinstance(request, GetEntries) else []
         opened = self._store.find(request.segment, request.container_epoch)
 
@@ -91,6 +118,6 @@ class TableDesk:
 
 def _keys(payload: bytes) -> list[bytes]:
     keys = decode_keys(payload)
-    if not 0 < len(keys) <= GET_KEYS_MAX:
-        raise InvalidRequest("a get names no key or too many", keys=len(keys), limit=GET_KEYS_MAX)
+    if len(keys) > GET_KEYS_MAX:
+        raise InvalidRequest("a get names too many keys", keys=len(keys), limit=GET_KEYS_MAX)
     return keys

@@ -161,6 +161,7 @@ class Connection(asyncio.Protocol):
             self._cancel_tick()
         self._appends.close()
         self._reads.close()
+        self._tables.close()
         self._transients.close()
         self._served.throttle.forget(self._store_is_open)
 
@@ -187,6 +188,7 @@ class Connection(asyncio.Protocol):
         self._unsent = self._unsent_size()
         self._taken_at = self._served.clock.monotonic()
         self._reads.pause(self._unsent)
+        self._tables.pause()
         self._adjust_reading()
 
     def resume_writing(self) -> None:
@@ -194,6 +196,7 @@ class Connection(asyncio.Protocol):
         self._writing_paused = False
         self._unsent = 0
         self._reads.resume()
+        self._tables.resume()
         self._adjust_reading()
 
     # --- requests -----------------------------------------------------------------------------

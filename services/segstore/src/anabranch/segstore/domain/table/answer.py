@@ -83,10 +83,15 @@ def answer_update_table(
     keys = _only_in_index(tail, terms.keys_to_find(block))
     findings = _valid(tail, known, around.given.findings, keys)
     last = state.last_event_number(known.number, request.client_id)
+    is_old = request.request_number <= last - REQUESTS_REMEMBERED
+    if is_old and around.given.findings is None:  # not one that grew old while it waited
+        raise _forgotten(request, last)
     new_since = _new_since(known, request, last, around.given.findings)
     told = tail.outcome(request.client_id, request.request_number)
     if told is None and new_since < tail.kept_from and findings is not None:
-        told = _remembered(request, last, new_since, findings)
+        told = findings.requests.get(request.request_number)
+        if told is None and (is_old or new_since < findings.complete_from):
+            raise _forgotten(request, last)
     if told is not None:
         return Answer(DUPLICATE, _updated(known.number, told, terms))
     if findings is None and (keys or new_since < tail.kept_from):
@@ -197,22 +202,11 @@ def _new_since(
     return findings.new_since if findings is not None and findings.number == known.number else 0
 
 
-def _remembered(
-    request: UpdateTable, last: int, new_since: int, findings: Findings
-) -> Outcome | None:
-    """The outcome of a repeat, as the index knows it; None if the request is certainly new.
-
-    Raises OutcomeUnknown.
-    """
-    number = request.request_number
-    told = findings.requests.get(number)
-    forgotten = number <= last - REQUESTS_REMEMBERED or new_since < findings.complete_from
-    if told is None and forgotten:
-        raise OutcomeUnknown(
-            "the store no longer remembers whether it performed the update",
-            segment=request.segment, request=number, last=last,
-        )  # fmt: skip
-    return told
+def _forgotten(request: UpdateTable, last: int) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the store no longer remembers whether it performed the update",
+        segment=request.segment, request=request.request_number, last=last,
+    )  # fmt: skip
 
 
 def _only_in_index(tail: TableTail, keys: Iterable[bytes]) -> frozenset[bytes]:

@@ -201,8 +201,11 @@ class Tables:
     async def scan(self, request: ScanEntries) -> Rows:
         """A page of entries. Raises SegmentNotFound, InvalidRequest, Unavailable, and errors of
         the disk."""
-        if not (0 < request.count_max <= SCAN_COUNT_MAX and request.size_max > 0):
-            raise InvalidRequest("a page has 1 to 10,000 rows", count_max=request.count_max)
+        if request.count_max < 1 or request.size_max < 1:
+            raise InvalidRequest(
+                "a page has at least one row",
+                count_max=request.count_max, size_max=request.size_max,
+            )  # fmt: skip
         with self._container.residency.pinned(request.segment):
             for _ in range(ROUNDS_MAX):
                 known, ready = await self._ready_in_whole(request.segment)
@@ -219,11 +222,12 @@ class Tables:
         return time_in(known, self._clock.now_ms())
 
     async def _page(self, request: ScanEntries, ready: Ready, now_ms: int) -> IndexPage:
+        count_max = min(request.count_max, SCAN_COUNT_MAX)
         size_max = min(request.size_max, ANSWER_SIZE_BYTES_MAX)
 
         def read(index: TableIndex) -> IndexPage:
             return index.scan(
-                ready.state.number, request.start, request.end, request.count_max, size_max,
+                ready.state.number, request.start, request.end, count_max, size_max,
                 values=request.values, now_ms=now_ms,
             )  # fmt: skip
 
