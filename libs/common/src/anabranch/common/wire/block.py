@@ -71,6 +71,7 @@ HEADER = struct.Struct("<4sBBBBIIIII16sQqII")
 HEADER_SIZE_BYTES = HEADER.size
 CRC_AT = HEADER_SIZE_BYTES - 4
 _FLAGS_AT = 5
+_COUNT_AT = 8
 LARGE_REFERENCE = struct.Struct("<QQQI")
 LARGE_REFERENCE_SIZE_BYTES = LARGE_REFERENCE.size
 
@@ -337,6 +338,17 @@ def is_part(payload: bytes | memoryview) -> bool:
         and bool(payload[_FLAGS_AT] & FLAG_PART)
         and payload[:4] == MAGIC
     )
+
+
+def events_in(payload: bytes | memoryview, count: int) -> int:
+    """How many events a reader finds in a verified append of `count` numbered ones: none in a piece
+    of a large event, and all entries of a table block, which has one number."""
+    flags = payload[_FLAGS_AT] if len(payload) > HEADER_SIZE_BYTES else 0
+    if not flags & (FLAG_PART | FLAG_TABLE) or payload[:4] != MAGIC:
+        return count
+    if flags & FLAG_PART:
+        return 0
+    return int.from_bytes(payload[_COUNT_AT : _COUNT_AT + 4], "little")
 
 
 def count_events(data: bytes | memoryview) -> tuple[int, int]:

@@ -35,7 +35,7 @@ from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
 from anabranch.common.model.names import SegmentKind, segment_kind
-from anabranch.common.wire.block import is_part
+from anabranch.common.wire.block import events_in
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
 from anabranch.segstore.domain.table.tail import TableChange
@@ -163,7 +163,7 @@ class AppendOperation:
     @property
     def event_count(self) -> int:
         """The events that readers find in the payload."""
-        return 0 if is_part(self.payload) else self.count
+        return events_in(self.payload, self.count)
 
 
 PlainOperation = SealOperation | DeleteOperation
