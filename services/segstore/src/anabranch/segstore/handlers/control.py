@@ -89,7 +89,7 @@ class ControlDesk:
 async def _ask_elsewhere(
     found: OpenContainer, request: Request, deliver: Deliver, given: Given, place: Elsewhere
 ) -> None:
-    """Look up what the answer depends on, and ask again, until it depends on nothing else."""
+    """Look up the things that the answer depends on, and ask again, until there are none left."""
     try:
         with found.tables.waiting(len(given.payload)):
             async with asyncio.timeout(TIER_TWO_DEADLINE_S):

@@ -68,7 +68,7 @@ class TableDesk:
                 self._send(failed(error), request_id, b"")
 
     def close(self) -> None:
-        """Drop what was held back, because the connection is gone."""
+        """Drop the reads that were held back, because the connection is gone."""
         self._held_back.clear()
 
     def _begin(self, request_id: int, request: TableQuery, payload: bytes) -> None:
@@ -94,7 +94,7 @@ class TableDesk:
     async def _work(
         self, opened: OpenContainer, request_id: int, request: TableQuery, keys: list[bytes]
     ) -> None:
-        """Answer with what the index knows."""
+        """Answer from the index."""
         tables, segment = opened.tables, request.segment
         try:
             async with asyncio.timeout(TIER_TWO_DEADLINE_S):
