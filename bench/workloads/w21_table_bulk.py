@@ -1,9 +1,9 @@
 """W21: many entries of a key-value table, and reads of few.
 
-put_many    8 callers put 1,000 entries a call, over 96,000 keys again and again
+put_many    16 callers put 1,000 entries a call, over 96,000 keys again and again
 get         64 callers get the same 1,000 keys in turn, one a call
-get_many    8 callers get 1,000 keys a call, the same 8,000 again and again; `first/s`: the rate of
-            the first time that any of 96,000 keys is read
+get_many    16 callers get 1,000 keys a call, the same 16,000 again and again; `first/s`: the rate
+            of the first time that any of 96,000 keys is read
 scan        one caller iterates over 96,000 entries, one by one
 scan arrow  the same in batches of Arrow
 
@@ -30,7 +30,7 @@ from bench.workloads.tables import (
     keep_calling,
 )
 
-BULK_CALLERS = 8
+BULK_CALLERS = 16
 BLOCKS = 96
 """A multiple of the callers, so that each has blocks of its own."""
 SECONDS_MIN = 0.5

@@ -29,25 +29,28 @@ from anabranch.common.wire.messages import (
     UpdateTable,
 )
 from anabranch.common.wire.table import (
-    ABSENT,
-    ANY,
     GET_KEYS_MAX,
-    NO_ROW,
     UPDATE_ENTRIES_MAX,
     UPDATE_SIZE_BYTES_MAX,
     Copied,
-    Refusal,
-    Row,
     TableBlock,
     check_sizes,
-    decode_keys,
-    decode_numbers,
     encode_copies,
-    encode_refusals,
-    encode_rows,
     kept_entries,
     parse_table_block,
     stamped,
+)
+from anabranch.common.wire.table_columns import (
+    ABSENT,
+    ANY,
+    NO_ROW,
+    Refusal,
+    Row,
+    decode_keys,
+    decode_numbers,
+    encode_refusals,
+    encode_rows,
+    in_columns,
 )
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 
@@ -182,7 +185,7 @@ class FakeTable(FakeSegment):
 
     def _read_of(self, rows: list[Row], *, more: bool) -> tuple[Message, bytes]:
         told = TableRead(segment_number=self.number, length=len(self.data), more=more)
-        return told, encode_rows(rows)
+        return told, encode_rows(in_columns(rows))
 
     def _get(self, request: GetEntries, payload: bytes) -> tuple[Message, bytes]:
         keys = decode_keys(payload)

@@ -15,12 +15,12 @@ from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import Request, UpdateTable
 from anabranch.common.wire.table import (
     Copied,
-    Refusal,
     TableBlock,
     encode_copies,
     kept_entries,
     parse_table_block,
 )
+from anabranch.common.wire.table_columns import EntryColumns, Refusal
 from anabranch.segstore.adapters.table_index import index as row_indexes
 from anabranch.segstore.adapters.table_index.rows import _ENTRY, _VALUE, STATE, head
 from anabranch.segstore.domain.container.answer import VERBS
@@ -103,7 +103,7 @@ def refusals_forgotten() -> AbstractContextManager[object]:
         answer = real(state, request, around)
         if isinstance(answer, Answer) and isinstance(answer.decision, AppendOperation):
             change = answer.decision.change
-            if change is not None and not change.entries:
+            if change is not None and not change.block.keys:
                 return replace(answer, decision=NO_CHANGE)
         return answer
 
@@ -151,7 +151,7 @@ def batch_in_two_operations() -> Iterator[None]:
 
     def perform(self: Container, decision: Any) -> None:
         change = decision.change if isinstance(decision, AppendOperation) else None
-        if change is None or change.copies or len(change.entries) < 2:
+        if change is None or change.block.copies or len(change.block.keys) < 2:
             real(self, decision)
             return
         for part in _halves(decision):
@@ -193,8 +193,9 @@ def removals_not_indexed() -> AbstractContextManager[object]:
 
     async def found(self: Indexer, known: SegmentState, state: IndexState) -> IndexPass:
         merged = await real(self, known, state)
-        put = {key: entry for key, entry in merged.entries.items() if entry.value is not None}
-        return replace(merged, entries=put)
+        values = enumerate(merged.entries.values)
+        puts = [at for at, value in values if value is not None]
+        return replace(merged, entries=merged.entries.at(puts))
 
     return patch.object(Indexer, "_found", found)
 
@@ -220,7 +221,8 @@ def continued_behind_a_truncation() -> AbstractContextManager[object]:
             return await real(self, known)
 
         def skip(index: TableIndex) -> IndexState:
-            return index.write(stored, known.start, (stored.anchor, stored.anchor_crc), {}, {})
+            anchor = (stored.anchor, stored.anchor_crc)
+            return index.write(stored, known.start, anchor, EntryColumns((), (), (), ()), {})
 
         self._states[known.number] = await self._held.write(skip)
         return self._states[known.number]
@@ -241,11 +243,10 @@ def rebuilt_over_old_rows() -> AbstractContextManager[object]:
 def damage_not_noticed() -> AbstractContextManager[object]:
     """The checksums of rows are not verified."""
 
-    def decode(_keys: Sequence[bytes], rows: Sequence[bytes]) -> list[TailEntry]:
-        heads = map(_ENTRY.unpack_from, rows)
-        return [
-            TailEntry(at, until, row[_VALUE]) for (at, until), row in zip(heads, rows, strict=True)
-        ]
+    def decode(keys: Sequence[bytes], rows: Sequence[bytes]) -> EntryColumns:
+        heads = [_ENTRY.unpack_from(row) for row in rows]
+        versions, expires_ms = [at for at, _ in heads], [until for _, until in heads]
+        return EntryColumns(keys, versions, expires_ms, [row[_VALUE] for row in rows])
 
     return patch.object(row_indexes, "decode_entries", decode)
 

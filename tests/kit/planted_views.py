@@ -19,7 +19,7 @@ from anabranch.client.views.positions import position_key
 from anabranch.client.views.rows import Row
 from anabranch.common.errors import OutcomeUnknown
 from anabranch.common.model.table import RESERVED_KEYS
-from anabranch.common.wire.table import ANY
+from anabranch.common.wire.table_columns import ANY
 from kit.group_world import World
 from kit.view_world import GROUP, SimTable, SimTableHandle, SimViewReader
 

@@ -34,16 +34,14 @@ from anabranch.common.wire.messages import (
     TableUpdated,
     UpdateTable,
 )
-from anabranch.common.wire.table import (
+from anabranch.common.wire.table import TableBlock, encode_update, parse_table_block
+from anabranch.common.wire.table_columns import (
     Refusal,
     Row,
-    TableBlock,
     decode_refusals,
     decode_rows,
     encode_keys,
     encode_numbers,
-    encode_update,
-    parse_table_block,
 )
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
 from kit.fake_table_segments import FakeTable

@@ -10,7 +10,8 @@ from collections.abc import Coroutine, Sequence
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import ScanEntries, TableUpdated
-from anabranch.common.wire.table import ABSENT, ANY, decode_refusals, encode_update
+from anabranch.common.wire.table import encode_update
+from anabranch.common.wire.table_columns import ABSENT, ANY, decode_refusals
 from kit.rng import Random
 from kit.store_world import Life
 from kit.table_log import Sent

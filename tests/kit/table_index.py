@@ -7,14 +7,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED
+from anabranch.common.wire.table_columns import EntryColumns
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
 from anabranch.segstore.adapters.table_index.rocks import IndexLimits, RocksIndexes
 from anabranch.segstore.domain.table.tail import Requests, TailEntry
-from anabranch.segstore.ports_table import IndexState, TableIndex, TableIndexes
+from anabranch.segstore.ports_table import IndexPage, IndexState, TableIndex, TableIndexes
 
 SMALL = IndexLimits(cache_size_bytes=4 << 20, memtable_size_bytes=64 << 10, clients_max=10)
 WHOLE = (b"", b"", 1 << 30, 1 << 30)
 """The bounds of a scan of a whole table."""
+
+
+def columns(entries: Mapping[bytes, TailEntry]) -> EntryColumns:
+    """The entries as `TableIndex.write` takes them."""
+    versions, expires_ms, values = zip(*entries.values(), strict=True) if entries else ((), (), ())
+    return EntryColumns(list(entries), versions, expires_ms, values)
+
+
+Written = tuple[int, tuple[int, int], Mapping[bytes, TailEntry], Mapping[bytes, Requests]]
+"""The arguments of `TableIndex.write` after the state, with entries by key."""
+
+
+def write(index: TableIndex, before: IndexState, *written: *Written) -> IndexState:
+    """Write these entries to the index."""
+    indexed, anchor, entries, requests = written
+    return index.write(before, indexed, anchor, columns(entries), requests)
+
+
+def rows_of(page: IndexPage) -> list[tuple[bytes, TailEntry]]:
+    """The rows of a scan, one by one."""
+    keys, *rest = page.rows
+    return list(zip(keys, map(TailEntry, *rest), strict=True))
 
 
 @dataclass
@@ -121,7 +144,7 @@ def check(index: TableIndex, model: TableModel) -> None:
     """The index holds exactly the rows of the model, and forgets requests only by saying so."""
     number = model.state.number
     page = index.scan(number, *WHOLE, values=True)
-    assert page.rows == model.in_range(b"", b"")
+    assert rows_of(page) == model.in_range(b"", b"")
     assert not page.more
     keys = [*model.rows, b"missing"]
     assert index.get_many(number, keys) == [model.rows.get(key) for key in keys]

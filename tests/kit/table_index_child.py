@@ -8,24 +8,21 @@ after some seconds.
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from anabranch.common.errors import Unavailable
 from anabranch.segstore.adapters.table_index.rocks import RocksIndexes
-from anabranch.segstore.domain.table.tail import Outcome, Requests, TailEntry
+from anabranch.segstore.domain.table.tail import Outcome, TailEntry
 from anabranch.segstore.ports_table import IndexState, TableIndex
 from kit.rng import seeded
-from kit.table_index import SMALL
+from kit.table_index import SMALL, Written, write
 
 LIFE_S = 60
 TABLES = 3
 KEYS = 3000
 ENTRIES = 80
 CLIENTS = 5
-
-Written = tuple[int, tuple[int, int], Mapping[bytes, TailEntry], Mapping[bytes, Requests]]
 
 
 def write_number(number: int) -> Written:
@@ -47,7 +44,7 @@ def write_on(index: TableIndex) -> None:
         while True:
             number += 1
             table = number % TABLES
-            states[table] = index.write(states[table], *write_number(number))
+            states[table] = write(index, states[table], *write_number(number))
             sys.stdout.write(f"written {number}\n")
             sys.stdout.flush()
 

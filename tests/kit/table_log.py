@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anabranch.common.wire.messages import TableUpdated
-from anabranch.common.wire.table import ABSENT, ANY, Refusal, TableBlock, parse_table_block
+from anabranch.common.wire.table import TableBlock, parse_table_block
+from anabranch.common.wire.table_columns import ABSENT, ANY, Refusal
 from kit.history import HistoryViolation
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from anabranch.common.errors import AnabranchError, OutcomeUnknown, SegmentSealed
 from anabranch.common.model.names import SegmentKind
 from anabranch.common.wire.messages import TableDescribed, TableRead, TableUpdated
-from anabranch.common.wire.table import ABSENT, NO_ROW, Row, decode_refusals
+from anabranch.common.wire.table_columns import ABSENT, NO_ROW, Row, decode_refusals
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     CreateOperation,

@@ -27,7 +27,7 @@ from anabranch.common.wire.messages import (
     TableUpdated,
     UpdateTable,
 )
-from anabranch.common.wire.table import Row, decode_rows, encode_keys, encode_numbers
+from anabranch.common.wire.table_columns import Row, decode_rows, encode_keys, encode_numbers
 from anabranch.segstore.adapters.table_index import rows
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
 from anabranch.segstore.domain.container.circumstances import Given
@@ -44,6 +44,7 @@ from anabranch.segstore.shell.tables.parts import TableLimits, TableParts
 from kit.rng import Random, seeded
 from kit.simdisk import Crashed
 from kit.store_world import Client, Life, Script, World, _answer
+from kit.table_index import write
 from kit.table_log import Sent
 from kit.table_parts import DIRECTORY
 from kit.table_referee import TableReferee
@@ -237,7 +238,7 @@ class TableWorld(World):
                 last = rng.choice(log.blocks)
                 state = IndexState(log.number, complete_from=0)
                 entry = TailEntry(rng.randrange(last.end), 0, b"of another log")
-                index.write(state, last.end, (last.offset, 1), {rng.choice(KEYS): entry}, {})
+                write(index, state, last.end, (last.offset, 1), {rng.choice(KEYS): entry}, {})
         index.close()
 
     def flip_a_bit(self, rng: Random) -> bool:

@@ -13,7 +13,7 @@ from anabranch.client.tables.units import Outcome, Performed, Refused
 from anabranch.client.views.positions import decode_position
 from anabranch.common.errors import AnabranchError, OutcomeUnknown
 from anabranch.common.model.table import RESERVED_KEYS
-from anabranch.common.wire.table import ABSENT, ANY
+from anabranch.common.wire.table_columns import ABSENT, ANY
 
 T = TypeVar("T")
 

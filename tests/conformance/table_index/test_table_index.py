@@ -9,10 +9,10 @@ import pytest
 
 from anabranch.common.errors import DirectoryInUse, Unavailable
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED
-from anabranch.common.wire.table import Refusal
+from anabranch.common.wire.table_columns import Refusal
 from anabranch.segstore.domain.table.tail import Outcome, Requests, TailEntry
 from anabranch.segstore.ports_table import IndexState, Remembered, TableIndex
-from kit.table_index import PLACES, WHOLE, Place, closing
+from kit.table_index import PLACES, WHOLE, Place, closing, rows_of, write
 
 EMPTY = IndexState(7)
 CLIENT = b"c" * 16
@@ -47,13 +47,13 @@ def written(
     before: IndexState = EMPTY,
     requests: Mapping[bytes, Requests] | None = None,
 ) -> IndexState:
-    return index.write(before, before.indexed + 100, (1, 2), entries, requests or {})
+    return write(index, before, before.indexed + 100, (1, 2), entries, requests or {})
 
 
 def found_keys(index: TableIndex, start: bytes = b"", end: bytes = b"") -> list[bytes]:
     page = index.scan(7, start, end, 1000, 1 << 20, values=True)
     assert not page.more
-    return [key for key, _ in page.rows]
+    return list(page.rows.keys)
 
 
 def test_a_new_index_has_nothing(index: TableIndex) -> None:
@@ -65,16 +65,16 @@ def test_a_new_index_has_nothing(index: TableIndex) -> None:
 
 def test_what_is_written_is_found_together_with_the_state(index: TableIndex) -> None:
     entries = {b"a": put(b"one", 5, 77), b"b": put(b"", 6)}
-    state = index.write(EMPTY, 300, (200, 0xFFFFFFFF), entries, {})
+    state = write(index, EMPTY, 300, (200, 0xFFFFFFFF), entries, {})
     assert state == IndexState(7, 300, 0, 200, 0xFFFFFFFF, entries=2, live_size=5)
     assert index.state(7) == state
     assert index.get_many(7, [b"b", b"x", b"a"]) == [entries[b"b"], None, entries[b"a"]]
-    assert index.scan(7, *WHOLE, values=True).rows == list(entries.items())
+    assert rows_of(index.scan(7, *WHOLE, values=True)) == list(entries.items())
 
 
 def test_tables_do_not_see_each_other(index: TableIndex) -> None:
     for number in (6, 7, 8):
-        index.write(IndexState(number), 1, (0, 0), {b"k": put(b"%d" % number)}, {})
+        write(index, IndexState(number), 1, (0, 0), {b"k": put(b"%d" % number)}, {})
     assert found_keys(index) == [b"k"]
     assert index.get_many(7, [b"k"]) == [put(b"7")]
     index.clear(7)
@@ -137,19 +137,19 @@ def test_keys_sort_as_unsigned_bytes(index: TableIndex) -> None:
 def test_a_scan_ends_at_its_bounds_and_says_whether_there_is_more(index: TableIndex) -> None:
     written(index, {b"%d" % number: put(bytes(100)) for number in range(10)})
     page = index.scan(7, b"2", b"8", 3, 1 << 20, values=True)
-    assert ([key for key, _ in page.rows], page.more) == ([b"2", b"3", b"4"], True)
+    assert (list(page.rows.keys), page.more) == ([b"2", b"3", b"4"], True)
     page = index.scan(7, b"5", b"8", 3, 1 << 20, values=True)
-    assert ([key for key, _ in page.rows], page.more) == ([b"5", b"6", b"7"], False)
+    assert (list(page.rows.keys), page.more) == ([b"5", b"6", b"7"], False)
     page = index.scan(7, b"", b"", 100, 250, values=True)
-    assert (2 <= len(page.rows) <= 3, page.more) == (True, True)
+    assert (2 <= len(page.rows.keys) <= 3, page.more) == (True, True)
     page = index.scan(7, b"9", b"", 0, 0, values=True)
-    assert ([key for key, _ in page.rows], page.more) == ([b"9"], False)
+    assert (list(page.rows.keys), page.more) == ([b"9"], False)
 
 
 def test_a_scan_without_values_has_versions_and_expiries(index: TableIndex) -> None:
     written(index, {b"a": put(bytes(1000), 5, 50), b"b": put(bytes(1000), 6)})
     page = index.scan(7, b"", b"", 100, 100, values=False)
-    assert page.rows == [(b"a", put(b"", 5, 50)), (b"b", put(b"", 6))]
+    assert rows_of(page) == [(b"a", put(b"", 5, 50)), (b"b", put(b"", 6))]
 
 
 def test_only_the_named_versions_of_expired_rows_are_removed(index: TableIndex) -> None:
@@ -258,9 +258,9 @@ def test_reads_beside_writes_see_whole_writes(index: TableIndex) -> None:
         newest = 0
         while not done.is_set():
             page = index.scan(7, *WHOLE, values=True)
-            versions = {entry.version for _, entry in page.rows}
+            versions = set(page.rows.versions)
             several = {entry and entry.version for entry in index.get_many(7, keys[:100])}
-            if len(versions) != 1 or len(page.rows) != 200 or len(several) != 1:
+            if len(versions) != 1 or len(page.rows.keys) != 200 or len(several) != 1:
                 torn.append((versions, several))
             if min(versions) < newest:
                 torn.append("older than before")
@@ -283,7 +283,7 @@ def test_tables_are_written_beside_each_other(index: TableIndex) -> None:
         state = IndexState(number)
         for version in range(1, WRITES):
             entries = {b"%d" % (version * 7 % 50): put(b"%d" % number, version)}
-            state = index.write(state, version, (0, 0), entries, {})
+            state = write(index, state, version, (0, 0), entries, {})
 
     writers = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
     for writer in writers:
@@ -315,4 +315,4 @@ def test_closing_waits_for_the_calls_that_run(place: Place) -> None:
 def scan_until_closed(index: TableIndex, seen: list[int]) -> None:
     with suppress(Unavailable):
         while True:
-            seen.append(len(index.scan(7, *WHOLE, values=True).rows))
+            seen.append(len(index.scan(7, *WHOLE, values=True).rows.keys))

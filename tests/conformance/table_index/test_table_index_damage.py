@@ -13,7 +13,7 @@ from anabranch.segstore.adapters.table_index.rows import ENTRY, LAST_KEY, head, 
 from anabranch.segstore.domain.table.tail import TailEntry
 from anabranch.segstore.ports_table import IndexState, TableIndex
 from kit.rng import Random, seeded
-from kit.table_index import SMALL, WHOLE, TableModel, closing, holds
+from kit.table_index import SMALL, WHOLE, TableModel, closing, holds, write
 from kit.table_index_child import TABLES, write_number
 from kit.thorough import one_in
 
@@ -36,7 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
             model = models[number % TABLES]
             before = model.state
             model.write(*write_number(number))
-            assert index.write(before, *write_number(number)) == model.state
+            assert write(index, before, *write_number(number)) == model.state
             history.append([*history[-1]])
             history[-1][number % TABLES] = model.copy()
     return directory, history
@@ -72,7 +72,7 @@ def continue_right(index: TableIndex, history: History) -> None:
     written = write_number(WRITES + 1)
     before = models[0].state
     models[0].write(*written)
-    index.write(before, *written)
+    write(index, before, *written)
     assert holds(index, models)
 
 
@@ -155,7 +155,7 @@ def test_a_row_of_another_key_is_damaged(tmp_path: Path) -> None:
     """The engine's own checksums cannot see it."""
     indexes = RocksIndexes(SMALL)
     with closing(indexes.open(tmp_path)) as index:
-        index.write(IndexState(1), 1, (0, 0), {b"a": TailEntry(1, 0, b"x")}, {})
+        write(index, IndexState(1), 1, (0, 0), {b"a": TailEntry(1, 0, b"x")}, {})
     rows = Rdict(str(tmp_path), Options(raw_mode=True))
     rows[head(1, ENTRY) + b"b"] = rows[head(1, ENTRY) + b"a"]
     rows.close()

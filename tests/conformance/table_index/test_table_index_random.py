@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from anabranch.common.wire.table import Refusal
+from anabranch.common.wire.table_columns import Refusal
 from anabranch.segstore.domain.table.tail import Outcome, TailEntry
 from anabranch.segstore.ports_table import IndexState
-from kit.table_index import TableModel, check, holds, memory_place, rocks_place
+from kit.table_index import TableModel, check, holds, memory_place, rocks_place, rows_of, write
 from kit.thorough import is_thorough
 
 TABLES = (1, 2)
@@ -76,7 +76,7 @@ class IndexMachine(RuleBasedStateMachine):
         written = (self.offset, (self.offset - 1, self.offset % 2**32), updates, requests)
         before = model.state
         model.write(*written)
-        self._changed(number, self.index.write(before, *written))
+        self._changed(number, write(self.index, before, *written))
 
     @rule(number=tables, chosen=st.sets(keys, max_size=4), is_right=st.booleans())
     def remove_expired(self, number: int, chosen: set[bytes], is_right: bool) -> None:
@@ -103,10 +103,10 @@ class IndexMachine(RuleBasedStateMachine):
         more = True
         while more:
             page = self.index.scan(number, start, end, count_max, 3000 - 2900 * limit, values=limit)
-            assert page.rows or not page.more
-            assert len(page.rows) <= count_max
-            found += page.rows
-            start = page.rows[-1][0] + b"\0" if page.rows else b""
+            assert page.rows.keys or not page.more
+            assert len(page.rows.keys) <= count_max
+            found += rows_of(page)
+            start = page.rows.keys[-1] + b"\0" if page.rows.keys else b""
             more = page.more
         wanted = [entry if limit else entry._replace(value=b"") for _, entry in expected]
         assert found == list(zip([key for key, _ in expected], wanted, strict=True))

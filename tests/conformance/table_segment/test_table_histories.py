@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED, TableUpdated
-from anabranch.common.wire.table import ABSENT, ANY, Refusal
+from anabranch.common.wire.table_columns import ABSENT, ANY, Refusal
 from kit.served_table import PROVIDERS, ServedTable
 
 KINDS = ("any", "absent", "present", "wrong")

@@ -4,10 +4,10 @@ import pytest
 
 from anabranch.common.errors import InvalidRequest, SegmentSealed
 from anabranch.common.wire.messages import GetEntries, TableRead
-from anabranch.common.wire.table import (
+from anabranch.common.wire.table import GET_KEYS_MAX
+from anabranch.common.wire.table_columns import (
     ABSENT,
     ANY,
-    GET_KEYS_MAX,
     NO_ROW,
     Refusal,
     decode_rows,

@@ -19,14 +19,8 @@ from anabranch.common.wire.messages import (
     TableUpdated,
     UpdateTable,
 )
-from anabranch.common.wire.table import (
-    ABSENT,
-    ANY,
-    UPDATE_ENTRIES_MAX,
-    Refusal,
-    encode_keys,
-    encode_update,
-)
+from anabranch.common.wire.table import UPDATE_ENTRIES_MAX, encode_update
+from anabranch.common.wire.table_columns import ABSENT, ANY, Refusal, encode_keys
 from kit.served_table import (
     CLIENT,
     SEGMENT,

@@ -32,7 +32,8 @@ from anabranch.client import (
     VersionMismatch,
 )
 from anabranch.common.model.table import VALUE_SIZE_BYTES_MAX, TableState
-from anabranch.common.wire.table import UPDATE_ENTRIES_MAX, decode_numbers
+from anabranch.common.wire.table import UPDATE_ENTRIES_MAX
+from anabranch.common.wire.table_columns import decode_numbers
 from kit.table_bench import PAIRS, SETTINGS, TABLE, collected, table_bench
 
 

@@ -13,9 +13,11 @@ from anabranch.client import (
     Unavailable,
     Version,
 )
+from anabranch.client.tables.partition_writer import PartitionWriter
 from anabranch.common.errors import AnabranchError, InvalidRequest, SegmentNotFound
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED, Message, TableUpdated, UpdateTable
-from anabranch.common.wire.table import Refusal, encode_refusals, encode_update
+from anabranch.common.wire.table import encode_update
+from anabranch.common.wire.table_columns import Refusal, encode_refusals
 from kit.client_bench import until
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.table_bench import (
@@ -113,10 +115,17 @@ async def test_a_wrong_host_has_not_performed_anything() -> None:
         b.store.moved.add(b.described.partitions[0].segment)
         async with asyncio.TaskGroup() as group:
             told = group.create_task(together(table.put("a", "2")))
-            await until(lambda: len(b.requests()) > 2)
+            writer = table._open().partitions._writers[0]
+            await until(lambda: len(b.requests()) > 2 and not is_awaiting(writer))
             b.give_up()
+            writer._look_at_the_time()
         assert isinstance(told.result()[0], Unavailable)
         assert b.entries() == {b"a": b"1"}
+
+
+def is_awaiting(writer: PartitionWriter) -> bool:
+    """Whether a request has been sent and not been answered."""
+    return any(request.replied is not None for request in writer._in_flight.values())
 
 
 async def test_an_answer_at_the_very_deadline_is_told_to_nobody() -> None:

@@ -24,7 +24,7 @@ from anabranch.client import (
 from anabranch.client.tables import reads
 from anabranch.common.errors import AnabranchError, BadPacket, SegmentNotFound
 from anabranch.common.wire.messages import GetEntries, Message, ScanEntries, TableRead
-from anabranch.common.wire.table import encode_rows
+from anabranch.common.wire.table_columns import Row, encode_rows, in_columns
 from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import until
 from kit.fake_segstore import Direction, Fault, no_faults
@@ -166,7 +166,10 @@ async def test_an_answer_that_does_not_fit_its_keys_is_refused() -> None:
     async with table_bench(ONE) as b, b.table() as table:
         segment = b.segments[0]
         for rows in (0, 3):
-            answer = TableRead(segment_number=1, length=0), encode_rows([(b"", 1, 0, b"")] * rows)  # type: ignore[list-item]
+            answer = (
+                TableRead(segment_number=1, length=0),
+                encode_rows(in_columns([Row(b"", 1, 0, b"")] * rows)),
+            )
             segment.answer = lambda *_, told=answer: told  # type: ignore[method-assign]
             with pytest.raises(BadPacket):
                 await table.get_many(["a", "b"])
@@ -374,9 +377,9 @@ async def test_a_page_that_makes_no_progress_is_refused() -> None:
     async with table_bench(ONE) as b, b.table() as table:
         answers = iter(
             [
-                (TableRead(segment_number=1, length=0, more=True), encode_rows([])),
+                (TableRead(segment_number=1, length=0, more=True), encode_rows(in_columns([]))),
                 *[(TableRead(segment_number=1, length=0, more=True),
-                   encode_rows([(b"a", 1, 0, b"")]))] * 2,  # type: ignore[list-item]
+                   encode_rows(in_columns([Row(b"a", 1, 0, b"")])))] * 2,
             ]
         )  # fmt: skip
         b.segments[0].answer = lambda *_: next(answers)  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from anabranch.client.tables.table import Table
 from anabranch.client.tables.units import Performed, Refused
 from anabranch.common.errors import InvalidKey
 from anabranch.common.model.table import RESERVED_KEYS
-from anabranch.common.wire.table import ABSENT
+from anabranch.common.wire.table_columns import ABSENT
 from kit.table_bench import TableBench, table_bench
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from anabranch.client import (
 from anabranch.client.tables import partition_writer
 from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import Message, UpdateTable
-from anabranch.common.wire.table import UPDATE_ENTRIES_MAX, decode_numbers
+from anabranch.common.wire.table import UPDATE_ENTRIES_MAX
+from anabranch.common.wire.table_columns import decode_numbers
 from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import until
 from kit.fake_segstore import Direction, Fault, no_faults

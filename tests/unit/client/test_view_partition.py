@@ -16,7 +16,7 @@ from anabranch.client.views.positions import decode_position, position_key
 from anabranch.client.views.rows import Row, Rows
 from anabranch.common.errors import BadPacket, FormatTooNew, InvalidRequest
 from anabranch.common.model.reader_group import group_ref
-from anabranch.common.wire.table import ABSENT
+from anabranch.common.wire.table_columns import ABSENT
 from kit.view_table import NUMBER, MemoryPartition
 
 GROUP = group_ref("s/g")

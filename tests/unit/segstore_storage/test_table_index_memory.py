@@ -5,14 +5,19 @@ from pathlib import Path
 import pytest
 
 from anabranch.common.errors import IndexDamaged, NoRoom, Unavailable
-from anabranch.segstore.adapters.table_index.index import ROWS_BETWEEN_PAUSES, RowIndex
+from anabranch.segstore.adapters.table_index.index import (
+    SLICE_ROWS_MAX,
+    SLICES_BETWEEN_PAUSES,
+    RowIndex,
+)
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes, MemoryRows
 from anabranch.segstore.domain.table.tail import TailEntry
 from anabranch.segstore.ports_table import IndexState, TableIndex
-from kit.table_index import WHOLE, TableModel, closing, holds
+from kit.table_index import WHOLE, TableModel, closing, holds, write
 from kit.table_index_child import TABLES, write_number
 
 WRITES = 20
+LONG = SLICES_BETWEEN_PAUSES * SLICE_ROWS_MAX
 
 
 def filled(index: TableIndex, first: int, count: int, models: list[TableModel]) -> None:
@@ -20,7 +25,7 @@ def filled(index: TableIndex, first: int, count: int, models: list[TableModel]) 
         model = models[number % TABLES]
         before = model.state
         model.write(*write_number(number))
-        index.write(before, *write_number(number))
+        write(index, before, *write_number(number))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 7, WRITES])
@@ -61,7 +66,7 @@ def test_a_damaged_row_or_directory_raises(tmp_path: Path) -> None:
     with closing(indexes.open(tmp_path)) as index:
         before = models[1].state
         models[1].write(*write_number(1))
-        index.write(before, *write_number(1))
+        write(index, before, *write_number(1))
         assert holds(index, models)
         indexes.damage(tmp_path, 3)
         with pytest.raises(IndexDamaged):
@@ -99,8 +104,8 @@ class PausedRows(MemoryRows):
 def test_a_long_scan_pauses_for_other_threads(tmp_path: Path) -> None:
     rows = PausedRows()
     index = RowIndex(rows, 10)
-    entries = {b"%06d" % key: TailEntry(1, 0, b"") for key in range(2 * ROWS_BETWEEN_PAUSES + 1)}
-    index.write(IndexState(1), 1, (0, 0), entries, {})
+    entries = {b"%06d" % key: TailEntry(1, 0, b"") for key in range(2 * LONG + 1)}
+    write(index, IndexState(1), 1, (0, 0), entries, {})
     assert rows.pauses == 0
-    assert len(index.scan(1, *WHOLE, values=True).rows) == len(entries)
+    assert len(index.scan(1, *WHOLE, values=True).rows.keys) == len(entries)
     assert rows.pauses == 2

@@ -13,7 +13,7 @@ from anabranch.segstore.adapters.table_index.rocks import RocksIndexes
 from anabranch.segstore.domain.table.tail import TailEntry
 from anabranch.segstore.ports_table import IndexState, TableIndex
 from kit.small_disk import SmallDisk, small_disk, why_no_small_disk
-from kit.table_index import SMALL, closing
+from kit.table_index import SMALL, closing, columns
 
 SIZE = 16 << 20
 ROWS = 40
@@ -33,7 +33,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def write(index: TableIndex, before: IndexState) -> IndexState:
     at = before.indexed
     rows = {b"%06d" % number: TailEntry(number, 0, bytes(1000)) for number in range(at, at + ROWS)}
-    return index.write(before, at + ROWS, (at, 0), rows, {})
+    return index.write(before, at + ROWS, (at, 0), columns(rows), {})
 
 
 def test_a_full_disk_refuses_writes_and_loses_nothing(disk: SmallDisk) -> None:
@@ -49,7 +49,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(disk: SmallDisk) -> None:
     with pytest.raises(NoRoom):
         write(index, state)
     assert index.state(1) == state
-    assert len(index.scan(1, b"", b"", 10**6, 1 << 30, values=True).rows) == state.entries
+    assert len(index.scan(1, b"", b"", 10**6, 1 << 30, values=True).rows.keys) == state.entries
     index.close()
     disk.free()
     with closing(indexes.open(directory)) as index:
@@ -82,7 +82,7 @@ def test_closing_waits_for_an_iteration(tmp_path: Path) -> None:
             pass
         closer.join(GRACE_S)
         assert closer.is_alive()
-        assert len(list(rows)) == 1
+        assert len(rows.take(10)) == 1
     closer.join()
     indexes.open(tmp_path).close()
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anabranch.common.errors import IndexDamaged
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED
-from anabranch.common.wire.table import Refusal
+from anabranch.common.wire.table_columns import EntryColumns, Refusal
 from anabranch.segstore.adapters.table_index.rows import (
     CLIENT,
     ENTRY,
@@ -26,7 +26,7 @@ from anabranch.segstore.adapters.table_index.rows import (
     opened,
     sealed,
 )
-from anabranch.segstore.domain.table.tail import Outcome, TailEntry
+from anabranch.segstore.domain.table.tail import Outcome
 from anabranch.segstore.ports_table import IndexState
 from kit.golden import assert_golden
 
@@ -36,21 +36,22 @@ TABLE = TableRow(IndexState(7, 900, 100, 850, 0xFFFFFFFF, 3, 2**40), clients=2, 
 CLIENT_ROW = ClientRow(
     100, {4: Outcome(500), 5: Outcome(-1, (Refusal(1, 2, -1), Refusal(3, 4, 2**50)))}
 )
-ENTRIES = [TailEntry(2**60, 2**41, b"value"), TailEntry(0, 0, b"")]
+KEYS = [KEY, KEY + b"2"]
+ENTRIES = EntryColumns(KEYS, [2**60, 0], [2**41, 0], [b"value", b""])
 
 
 def test_rows_are_stored_in_this_form() -> None:
-    entries = encode_entries([KEY, KEY + b"2"], ENTRIES)
+    entries = encode_entries(ENTRIES)
     rows = (encode_table(TABLE), encode_client(CLIENT_KEY, CLIENT_ROW), *entries, LAST_ROW)
     assert_golden("table_index_format_1", b"".join((KEY, CLIENT_KEY, LAST_KEY, *rows)))
 
 
 def test_decoding_inverts_encoding() -> None:
-    keys = [KEY, KEY + b"2"]
     assert decode_table(7, encode_table(TABLE)) == TABLE
     assert decode_client(CLIENT_KEY, encode_client(CLIENT_KEY, CLIENT_ROW)) == CLIENT_ROW
-    assert decode_entries(keys, encode_entries(keys, ENTRIES)) == ENTRIES
-    assert decode_entries([], []) == []
+    for found in (decode_entries(KEYS, encode_entries(ENTRIES)),):
+        assert [list(column) for column in found] == [list(column) for column in ENTRIES]
+    assert not decode_entries([], []).keys
 
 
 def test_keys_sort_by_segment_then_kind_and_the_last_key_behind_all() -> None:
@@ -65,7 +66,7 @@ def test_keys_sort_by_segment_then_kind_and_the_last_key_behind_all() -> None:
 
 @given(st.binary(min_size=9, max_size=40), st.binary(max_size=40), st.integers(0, 10**4))
 def test_a_flipped_bit_of_key_or_row_is_found(key: bytes, value: bytes, at: int) -> None:
-    row = encode_entries([key], [TailEntry(1, 2, value)])[0]
+    row = encode_entries(EntryColumns([key], [1], [2], [value]))[0]
     both = bytearray(key + row)
     bit = at % (len(both) * 8)
     both[bit // 8] ^= 1 << bit % 8
@@ -78,7 +79,7 @@ def test_a_shortened_row_is_found(kept: int) -> None:
     for key, row, decode in (
         (head(7, STATE), encode_table(TABLE), lambda _, row: decode_table(7, row)),
         (CLIENT_KEY, encode_client(CLIENT_KEY, CLIENT_ROW), decode_client),
-        (KEY, encode_entries([KEY], ENTRIES[:1])[0], lambda key, row: decode_entries([key], [row])),
+        (KEY, encode_entries(ENTRIES)[0], lambda key, row: decode_entries([key], [row])),
     ):
         if kept < len(row):
             with pytest.raises(IndexDamaged):

@@ -25,28 +25,32 @@ from anabranch.common.wire import table
 from anabranch.common.wire.block import CRC_AT, HEADER_SIZE_BYTES
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.table import (
-    ABSENT,
-    NO_ROW,
     Copied,
-    Refusal,
-    Row,
     TableBlock,
     check_sizes,
+    encode_copies,
+    encode_update,
+    kept_entries,
+    parse_table_block,
+    placed,
+    stamped,
+)
+from anabranch.common.wire.table_columns import (
+    ABSENT,
+    NO_ROW,
+    EntryColumns,
+    Refusal,
+    Row,
     decode_keys,
     decode_numbers,
     decode_refusals,
     decode_rows,
-    encode_copies,
     encode_keys,
     encode_numbers,
     encode_refusals,
     encode_rows,
-    encode_update,
-    kept_entries,
+    in_columns,
     parse_rows,
-    parse_table_block,
-    placed,
-    stamped,
 )
 from kit.golden import assert_golden
 
@@ -94,7 +98,7 @@ def test_the_formats_are_frozen() -> None:
         [b"a"], [b"5"], client_id=CLIENT, request_number=2, refusals=[Refusal(1, 2, -1)]
     )
     assert_golden("table_refusals", refused)
-    columns = encode_rows([Row(b"a", 5, 0, b"x"), NO_ROW]) + encode_keys([b"a", b"bc"])
+    columns = encode_rows(in_columns([Row(b"a", 5, 0, b"x"), NO_ROW])) + encode_keys([b"a", b"bc"])
     assert_golden("table_columns", columns + encode_numbers([-2, -1, 5], "q"))
 
 
@@ -195,10 +199,8 @@ def test_a_block_that_was_encoded_wrong_raises_a_named_error_or_means_something(
         return
     columns = (found.keys, found.values, found.versions, found.expires_ms)
     assert {len(column) for column in columns} == {len(found.keys)}
-    encode_rows(
-        [Row(key, version, until, value or b"")
-         for key, value, version, until in zip(*columns, strict=True)]
-    )  # fmt: skip
+    values = [value or b"" for value in found.values]
+    encode_rows(EntryColumns(found.keys, found.versions, found.expires_ms, values))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x02123", b"\x03" + bytes(15), b"\x05", b"\xff"])
@@ -255,7 +257,7 @@ def test_keys_and_values_over_their_limits_are_refused(key: bytes, value: bytes)
 
 @given(rows)
 def test_rows_survive_a_round_trip(given_rows: list[Row]) -> None:
-    columns = encode_rows(given_rows)
+    columns = encode_rows(in_columns(given_rows))
     assert decode_rows(columns) == given_rows
     found = parse_rows(columns)
     assert (found.keys(), found.values()) == (
@@ -300,7 +302,7 @@ def test_garbage_raises_a_bad_packet_or_means_something(
 def test_columns_that_are_cut_off_or_too_long_are_refused(
     given_rows: list[Row], data: st.DataObject
 ) -> None:
-    columns = encode_rows(given_rows)
+    columns = encode_rows(in_columns(given_rows))
     cut = data.draw(st.integers(0, len(columns) - 1))
     for wrong in (columns[:cut], columns + b"\0"):
         with pytest.raises(BadPacket):
@@ -318,7 +320,7 @@ def test_a_column_that_claims_more_rows_than_it_has_is_refused_without_much_memo
 
 
 def test_a_row_of_a_key_without_an_entry_is_absent() -> None:
-    assert decode_rows(encode_rows([NO_ROW]))[0].version == ABSENT
+    assert decode_rows(encode_rows(in_columns([NO_ROW])))[0].version == ABSENT
 
 
 def test_entries_with_reserved_keys_do_not_expire() -> None:

@@ -215,7 +215,7 @@ class TableSettings:
 
     buffer_size_bytes: int = 16 * MIB
     """Calls wait while the updates without an answer, or the keys to look up, have more bytes."""
-    requests_in_flight_max: int = 2
+    requests_in_flight_max: int = 4
     """The most unanswered updates, and look-ups, of each partition. Later calls wait, and then
     travel together."""
     retry_timeout_s: float = 60.0

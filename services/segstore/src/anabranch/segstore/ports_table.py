@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from anabranch.common.wire.table_columns import EntryColumns
 from anabranch.segstore.domain.table.tail import Requests, TailEntry
 
 
@@ -43,7 +44,7 @@ class IndexState:
 class IndexPage:
     """Rows of a scan, ascending by key; `more`: the range has further ones."""
 
-    rows: Sequence[tuple[bytes, TailEntry]]
+    rows: EntryColumns
     more: bool
 
 
@@ -71,10 +72,11 @@ class TableIndex(Protocol):
         before: IndexState,
         indexed: int,
         anchor: tuple[int, int],
-        entries: Mapping[bytes, TailEntry],
+        entries: EntryColumns,
         requests: Mapping[bytes, Requests],
     ) -> IndexState:
-        """Add the updates between `before.indexed` and `indexed`, atomically; return the new state.
+        """Add the updates between `before.indexed` and `indexed`, one for each key, atomically;
+        return the new state.
 
         `before` is the state at present; for a table without one, a state without entries. An
         entry without a value removes the row of its key. An entry whose version is not above that

@@ -16,7 +16,8 @@ from anabranch.client.tables.parts import TableParts
 from anabranch.client.writing.room import Room
 from anabranch.common.errors import AnabranchError, BadPacket, Closed
 from anabranch.common.wire.messages import GetEntries, Request, TableRead
-from anabranch.common.wire.table import GET_KEYS_MAX, encode_keys, parse_rows
+from anabranch.common.wire.table import GET_KEYS_MAX
+from anabranch.common.wire.table_columns import encode_keys, parse_rows
 
 KEYS_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """Of the keys of one request."""

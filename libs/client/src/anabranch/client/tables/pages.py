@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anabranch.client.tables.parts import TableParts
 from anabranch.common.errors import AnabranchError, BadPacket, Closed
 from anabranch.common.wire.messages import Request, ScanEntries, TableRead
-from anabranch.common.wire.table import RowColumns, parse_rows
+from anabranch.common.wire.table_columns import RowColumns, parse_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from anabranch.client.tables.watch import Watch, WatchStart
 from anabranch.common.contracts.tables import TableDescription
 from anabranch.common.errors import InvalidRequest, SerializationFailed
 from anabranch.common.model.table import KEY_SIZE_BYTES_MAX
-from anabranch.common.wire.table import ABSENT, GET_KEYS_MAX
+from anabranch.common.wire.table import GET_KEYS_MAX
+from anabranch.common.wire.table_columns import ABSENT
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from anabranch.client.wire.control import ControlPlane, SegmentDirectory
 from anabranch.common.contracts.tables import TableDescription
 from anabranch.common.errors import Closed, Remedy
 from anabranch.common.model.table import TableRef
-from anabranch.common.wire.table import ABSENT, ANY
+from anabranch.common.wire.table_columns import ABSENT, ANY
 
 
 class _Opened(Generic[K, V]):

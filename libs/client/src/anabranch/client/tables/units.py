@@ -16,15 +16,8 @@ from anabranch.common.adapters.store_connection import Reply
 from anabranch.common.errors import BadPacket
 from anabranch.common.wire.block import HEADER_SIZE_BYTES
 from anabranch.common.wire.messages import TableUpdated, UpdateTable
-from anabranch.common.wire.table import (
-    ABSENT,
-    ANY,
-    UPDATE_ENTRIES_MAX,
-    UPDATE_SIZE_BYTES_MAX,
-    decode_refusals,
-    encode_numbers,
-    encode_update,
-)
+from anabranch.common.wire.table import UPDATE_ENTRIES_MAX, UPDATE_SIZE_BYTES_MAX, encode_update
+from anabranch.common.wire.table_columns import ABSENT, ANY, decode_refusals, encode_numbers
 
 FOREIGN = -1
 """The segment number to send with a version of another partition: it never matches."""

@@ -36,7 +36,8 @@ from anabranch.common.errors import (
     VersionMismatch,
 )
 from anabranch.common.model.table import TTL_MS_MAX, VALUE_SIZE_BYTES_MAX, TableConfig, TableRef
-from anabranch.common.wire.table import ABSENT, ANY, UPDATE_ENTRIES_MAX
+from anabranch.common.wire.table import UPDATE_ENTRIES_MAX
+from anabranch.common.wire.table_columns import ABSENT, ANY
 
 BATCH_SIZE_BYTES = 1024 * 1024
 """About the size of each batch into which `put_many` divides its entries."""

@@ -18,7 +18,7 @@ from anabranch.client.views.ports import ViewTable
 from anabranch.client.views.positions import VIEW_ROW, check_format, view_key
 from anabranch.common.errors import InvalidRequest, ReaderGroupExists, TableExists, ViewMismatch
 from anabranch.common.model.reader_group import GroupRef
-from anabranch.common.wire.table import ABSENT
+from anabranch.common.wire.table_columns import ABSENT
 
 
 async def create(parts: ViewParts) -> None:

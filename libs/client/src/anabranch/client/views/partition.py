@@ -28,7 +28,8 @@ from anabranch.client.views.rows import Row, Rows
 from anabranch.common.errors import BadPacket, InvalidRequest
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.table import VALUE_SIZE_BYTES_MAX
-from anabranch.common.wire.table import ABSENT, GET_KEYS_MAX, UPDATE_ENTRIES_MAX
+from anabranch.common.wire.table import GET_KEYS_MAX, UPDATE_ENTRIES_MAX
+from anabranch.common.wire.table_columns import ABSENT
 
 E = TypeVar("E")
 V = TypeVar("V")

@@ -105,8 +105,8 @@ class TableUpdated(Message, frozen=True, kw_only=True):
 
     `segment_number` identifies the segment's life and belongs to every version. The performed
     entries, counted in their order, have the versions `version`, `version` + 1, …; `refused` is the
-    column of refusals (`wire.table`), ascending by unit. If all units were refused, `version` is
-    ABSENT.
+    column of refusals (`wire.table_columns`), ascending by unit. If all units were refused,
+    `version` is ABSENT.
     """
 
     segment_number: int
@@ -115,8 +115,9 @@ class TableUpdated(Message, frozen=True, kw_only=True):
 
 
 class TableRead(Message, frozen=True, kw_only=True):
-    """The payload holds rows (`wire.table`). `more`: the range may have further entries, or the
-    answer has no rows for the last keys.
+    """The payload holds rows (`wire.table_columns`).
+
+    `more`: the range may have further entries, or the answer has no rows for the last keys.
 
     `length` is the length of the segment up to which the rows include every update.
     """

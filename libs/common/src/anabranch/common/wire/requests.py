@@ -233,10 +233,11 @@ class ReadSegment(Request, frozen=True, kw_only=True):
 class UpdateTable(Request, frozen=True, kw_only=True):
     """Perform the units of an update of a table segment; the payload is a table block.
 
-    `wire.table` defines the block and the columns. The entries of the block form consecutive
-    `units` (empty: one unit of all). A unit is performed whole, or refused if the condition of one
-    of its entries does not hold (`conditions`; empty: none). Units are decided in their order, and
-    each sees those before it. All performed units become durable and visible together.
+    `wire.table` defines the block, and `wire.table_columns` the columns. The entries of the block
+    form consecutive `units` (empty: one unit of all). A unit is performed whole, or refused if the
+    condition of one of its entries does not hold (`conditions`; empty: none). Units are decided in
+    their order, and each sees those before it. All performed units become durable and visible
+    together.
 
     `client_id` (16 bytes) and `request_number` (from 1) equal those in the block. A repetition gets
     the first answer, as long as the number is among the client's last `REQUESTS_REMEMBERED` on this
@@ -258,7 +259,7 @@ class GetEntries(Request, frozen=True, kw_only=True):
     """→ TableRead with one row per key of the payload (`encode_keys`), in its order, without keys.
 
     The rows are durable, and include every acknowledged update. A key without an entry, or whose
-    entry has expired, has NO_ROW. At most `GET_KEYS_MAX` keys (`wire.table`). The answer has about
+    entry has expired, has NO_ROW. At most `GET_KEYS_MAX` keys. The answer has about
     `size_max` bytes, but at least one row: `more` says that the rows of the last keys are missing,
     which the caller asks for again.
     """

@@ -1,4 +1,4 @@
-"""Table blocks and the columns of table requests and answers.
+"""Table blocks, which hold the entries of key-value tables.
 
 A table segment holds *table blocks*: blocks (`block.py`) with FLAG_TABLE. One block is one accepted
 update: its entries become visible together. Each entry is an event of the block, with the table key
@@ -8,30 +8,20 @@ as routing key (any bytes). Its payload is a form, one byte, and then::
     REMOVE     nothing
     PUT_FOR    u64 ttl_ms, value; the entry expires `ttl_ms` after the block's base timestamp
     COPY       u64 version, i64 expires_ms, value; compaction moved the entry here
-    REFUSED    refusals (below); always last, under the empty key; not an entry
+    REFUSED    refusals (`table_columns.py`); always last, under the empty key; not an entry
 
 The header's writer id and first event number are the client's id and the number of its request.
 The store that accepts a block sets the base timestamp to its own time (`stamped`).
 
 The *version* of an entry is the offset of its block in the segment plus its index in the block. It
 is unique in the segment and grows with every update. A copy keeps the version that it had.
-
-Columns (little-endian)::
-
-    conditions   i64[n]: one per entry of an update: ANY, ABSENT or a version
-    units        u32[u]: the number of entries of each unit; a unit is performed whole or not at all
-    refusals     per refused unit: u16 unit, u16 number of an entry in the update, i64 its key's
-                 version at present, or ABSENT
-    keys         u32 n, u32[n] sizes, the keys joined
-    rows         u32 n, i64[n] versions (ABSENT: no entry), i64[n] expires_ms (0: never),
-                 u32[n] key sizes, u32[n] value sizes, keys joined, values joined
 """
 
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -54,9 +44,12 @@ from anabranch.common.wire.block import (
 )
 from anabranch.common.wire.block_encoding import BlockColumns, encode_columns
 from anabranch.common.wire.codec import CODEC_NONE
-
-ANY, ABSENT = -2, -1
-"""Conditions: none; the key has no entry."""
+from anabranch.common.wire.table_columns import (
+    Refusal,
+    decode_refusals,
+    encode_refusals,
+    sliced,
+)
 
 UPDATE_ENTRIES_MAX = 4096
 UPDATE_SIZE_BYTES_MAX = 8 * 1024 * 1024
@@ -71,20 +64,10 @@ _PUT_FOR = struct.Struct("<BQ")
 _COPY = struct.Struct("<BQq")
 COPY_OVERHEAD_BYTES = _COPY.size + 6
 """Of a copy in a block, beyond its key and value: with the sizes of both."""
-_REFUSAL = struct.Struct("<HHq")
 _COUNT = struct.Struct("<I")
 _TIMESTAMP_AT = HEADER_SIZE_BYTES - 16
 _TIMESTAMP = struct.Struct("<q")
 _NUMBER_LIMIT = 1 << 63
-
-
-class Refusal(NamedTuple):
-    """A unit that was not performed, because of the entry number `entry` (from 0) of the update:
-    the key's version is `version`, or ABSENT."""
-
-    unit: int
-    entry: int
-    version: int
 
 
 class Copied(NamedTuple):
@@ -193,61 +176,98 @@ def parse_table_block(data: bytes | memoryview, offset: int, at: int = 0) -> Tab
         raise MalformedBlock("a table block is compressed or has no keys", offset=offset)
     # One copy as bytes, because slices of bytes are what callers keep.
     body = bytes(memoryview(data)[at + HEADER_SIZE_BYTES : at + header.size])
-    keys, payloads = _columns(header, body, offset)
-    return _block(header, keys, payloads, offset)
+    return _block(header, _divided(header, body, offset), offset)
 
 
-def _columns(header: BlockHeader, body: bytes, offset: int) -> tuple[list[bytes], list[bytes]]:
+@dataclass(slots=True)
+class _Body:
+    """The body of a table block. The payloads begin at `payloads_at`; `forms` are their first
+    bytes."""
+
+    data: bytes
+    keys: list[bytes]
+    sizes: "array[int]"
+    payloads_at: int
+    forms: bytes
+
+    def payloads(self) -> list[bytes]:
+        """The payload of each entry."""
+        return sliced(self.data, self.sizes, self.payloads_at)
+
+    def values(self) -> list[bytes]:
+        """The payload of each entry without its form."""
+        return sliced(self.data, self.sizes, self.payloads_at, 1)
+
+    def pop(self) -> bytes:
+        """Remove the last entry; return its payload."""
+        self.keys.pop()
+        self.forms = self.forms[:-1]
+        end = self.payloads_at + sum(self.sizes)
+        return self.data[end - self.sizes.pop() : end]
+
+
+def _divided(header: BlockHeader, body: bytes, offset: int) -> _Body:
+    """Raises MalformedBlock."""
     count = header.event_count
-    lengths = array("I", body[: 4 * count])
-    key_lengths = array("H", body[4 * count : 6 * count])
-    bounds = list(accumulate(lengths, initial=header.columns_size))
-    key_bounds = list(accumulate(key_lengths, initial=header.columns_size + header.payloads_size))
-    if bounds[-1] != header.columns_size + header.payloads_size or key_bounds[-1] != len(body):
+    sizes = array("I", body[: 4 * count])
+    key_sizes = array("H", body[4 * count : 6 * count])
+    keys_at = header.columns_size + header.payloads_size
+    if sum(sizes) != header.payloads_size or keys_at + sum(key_sizes) != len(body):
         raise MalformedBlock("a table block's lengths do not add up", offset=offset)
-    return (
-        [body[low:high] for low, high in pairwise(key_bounds)],
-        [body[low:high] for low, high in pairwise(bounds)],
-    )
+    if 0 in sizes:
+        raise MalformedBlock("an entry of a table block is truncated", offset=offset)
+    if sizes.count(sizes[0]) == count:
+        forms = body[header.columns_size : keys_at : sizes[0]]
+    else:
+        forms = bytes([body[at] for at in accumulate(sizes[:-1], initial=header.columns_size)])
+    return _Body(body, sliced(body, key_sizes, keys_at), sizes, header.columns_size, forms)
 
 
-def _block(
-    header: BlockHeader, keys: list[bytes], payloads: list[bytes], offset: int
-) -> TableBlock:
+def _block(header: BlockHeader, body: _Body, offset: int) -> TableBlock:
     refusals: tuple[Refusal, ...] = ()
-    if payloads[-1][:1] == _FORMS[REFUSED]:
-        refusals = _refusals_in(payloads.pop(), offset)
-        keys.pop()
-    forms = {payload[:1] for payload in payloads}
-    copies = False
-    try:
-        if forms <= {_PUT_FORM, _REMOVE_FORM}:
-            values: list[bytes | None] = (
-                [payload[1:] for payload in payloads]
-                if _REMOVE_FORM not in forms
-                else [payload[1:] if payload[0] == PUT else None for payload in payloads]
-            )
-            versions: Sequence[int] = range(offset, offset + len(keys))
-            expires: Sequence[int] = [0] * len(keys)
-        elif forms == {_FORMS[COPY]}:
-            copies = True
-            heads = [_COPY.unpack_from(payload) for payload in payloads]
-            values = [payload[_COPY.size :] for payload in payloads]
-            versions = [version for _, version, _ in heads]
-            expires = [until for _, _, until in heads]
-            if max(versions) >= _NUMBER_LIMIT:
-                raise MalformedBlock("a version of a copy is out of range", offset=offset)
-        else:
-            versions = range(offset, offset + len(keys))
-            found = [_mortal(payload, header.base_timestamp_ms) for payload in payloads]
-            values = [value for value, _ in found]
-            expires = [until for _, until in found]
-    except (struct.error, IndexError) as error:
-        raise MalformedBlock("an entry of a table block is truncated", offset=offset) from error
+    if body.forms[-1] == REFUSED:
+        refusals = _refusals_in(body.pop(), offset)
+    count = len(body.keys)
+    forms = set(body.forms)
+    copies = forms == {COPY}
+    versions: Sequence[int] = range(offset, offset + count)
+    expires: Sequence[int] = [0] * count
+    values: Sequence[bytes | None]
+    if forms <= {PUT}:
+        values = body.values()
+    elif forms <= {PUT, REMOVE}:
+        columns = zip(body.forms, body.values(), strict=True)
+        values = [None if form == REMOVE else value for form, value in columns]
+    else:
+        read = _copies if copies else _mortals
+        versions, expires, values = read(header, body.payloads(), offset)
     return TableBlock(
         header.writer_id, header.first_event_number, header.base_timestamp_ms,
-        keys, values, versions, expires, copies, refusals,
+        body.keys, values, versions, expires, copies, refusals,
     )  # fmt: skip
+
+
+_Columns = tuple[Sequence[int], Sequence[int], Sequence[bytes | None]]
+"""Versions, expires_ms and values."""
+
+
+def _copies(_: BlockHeader, payloads: list[bytes], offset: int) -> _Columns:
+    if min(map(len, payloads)) < _COPY.size:
+        raise MalformedBlock("an entry of a table block is truncated", offset=offset)
+    heads = [_COPY.unpack_from(payload) for payload in payloads]
+    versions = [version for _, version, _ in heads]
+    if max(versions) >= _NUMBER_LIMIT:
+        raise MalformedBlock("a version of a copy is out of range", offset=offset)
+    return versions, [until for _, _, until in heads], [each[_COPY.size :] for each in payloads]
+
+
+def _mortals(header: BlockHeader, payloads: list[bytes], offset: int) -> _Columns:
+    try:
+        found = [_mortal(payload, header.base_timestamp_ms) for payload in payloads]
+    except struct.error as error:
+        raise MalformedBlock("an entry of a table block is truncated", offset=offset) from error
+    versions = range(offset, offset + len(payloads))
+    return versions, [until for _, until in found], [value for value, _ in found]
 
 
 def _refusals_in(payload: bytes, offset: int) -> tuple[Refusal, ...]:
@@ -280,7 +300,9 @@ def placed(block: TableBlock, offset: int, time_ms: int) -> TableBlock:
         block,
         time_ms=time_ms,
         versions=range(offset, offset + len(block.keys)),
-        expires_ms=[until and until + later for until in block.expires_ms],
+        expires_ms=[until and until + later for until in block.expires_ms]
+        if any(block.expires_ms)
+        else block.expires_ms,
     )
 
 
@@ -288,8 +310,9 @@ def kept_entries(data: bytes, kept: Sequence[int], refusals: Sequence[Refusal]) 
     """The verified table block with only these entries (their numbers, ascending), and the
     refusals of the others."""
     header = parse_header(data)
-    keys, payloads = _columns(header, data[HEADER_SIZE_BYTES : header.size], 0)
-    keys, payloads = [keys[entry] for entry in kept], [payloads[entry] for entry in kept]
+    body = _divided(header, data[HEADER_SIZE_BYTES : header.size], 0)
+    payloads = body.payloads()
+    keys, payloads = [body.keys[entry] for entry in kept], [payloads[entry] for entry in kept]
     if refusals:
         keys.append(b"")
         payloads.append(_FORMS[REFUSED] + encode_refusals(refusals))
@@ -305,140 +328,6 @@ def check_sizes(block: TableBlock) -> None:
         raise InvalidRequest(
             "a table key is empty or too long", size=longest, limit=KEY_SIZE_BYTES_MAX
         )
-    largest = max((len(value) for value in block.values if value is not None), default=0)
+    largest = max(map(len, filter(None, block.values)), default=0)
     if largest > VALUE_SIZE_BYTES_MAX:
         raise InvalidRequest("a value is too large", size=largest, limit=VALUE_SIZE_BYTES_MAX)
-
-
-# --- columns --------------------------------------------------------------------------------------
-
-
-def encode_refusals(refusals: Iterable[Refusal]) -> bytes:
-    """The column of refusals."""
-    return b"".join(_REFUSAL.pack(*refusal) for refusal in refusals)
-
-
-def decode_refusals(column: bytes) -> tuple[Refusal, ...]:
-    """Inverse of `encode_refusals`. Raises BadPacket."""
-    if len(column) % _REFUSAL.size:
-        raise BadPacket("a column of refusals is truncated", size=len(column))
-    return tuple(Refusal(*each) for each in _REFUSAL.iter_unpack(column))
-
-
-def encode_numbers(numbers: Sequence[int], typecode: str) -> bytes:
-    """A column of numbers: `q` for conditions, `I` for units."""
-    return array(typecode, numbers).tobytes()
-
-
-def decode_numbers(column: bytes, typecode: str) -> "array[int]":
-    """Inverse of `encode_numbers`. Raises BadPacket."""
-    numbers = array(typecode)
-    if len(column) % numbers.itemsize:
-        raise BadPacket("a column of numbers is truncated", size=len(column))
-    numbers.frombytes(column)
-    return numbers
-
-
-def encode_keys(keys: Sequence[bytes]) -> bytes:
-    """The column of keys."""
-    sizes = array("I", map(len, keys)).tobytes()
-    return b"".join((_COUNT.pack(len(keys)), sizes, *keys))
-
-
-def decode_keys(column: bytes) -> list[bytes]:
-    """Inverse of `encode_keys`. Raises BadPacket."""
-    try:
-        (count,) = _COUNT.unpack_from(column)
-    except struct.error as error:
-        raise BadPacket("a column of keys is truncated", size=len(column)) from error
-    sizes = decode_numbers(column[4 : 4 + 4 * count], "I")
-    bounds = list(accumulate(sizes, initial=4 + 4 * count))
-    if len(sizes) != count or bounds[-1] != len(column):
-        raise BadPacket("a column of keys has a wrong size", size=len(column), keys=count)
-    return [column[low:high] for low, high in pairwise(bounds)]
-
-
-class Row(NamedTuple):
-    """An entry in an answer; `version` is ABSENT if the key has none."""
-
-    key: bytes
-    version: int
-    expires_ms: int
-    value: bytes
-
-
-NO_ROW = Row(b"", ABSENT, 0, b"")
-
-
-def encode_rows(rows: Sequence[Row]) -> bytes:
-    """The columns of rows. An answer to a get may leave out the keys (`b""`)."""
-    if not rows:
-        return _COUNT.pack(0)
-    keys, versions, expires, values = zip(*rows, strict=True)
-    return b"".join(
-        (
-            _COUNT.pack(len(rows)),
-            array("q", versions).tobytes(),
-            array("q", expires).tobytes(),
-            array("I", map(len, keys)).tobytes(),
-            array("I", map(len, values)).tobytes(),
-            *keys,
-            *values,
-        )
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RowColumns:
-    """Rows that are not divided yet. The joined keys begin at `keys_at` of `data`, and the joined
-    values, which follow them, at `values_at`."""
-
-    data: bytes
-    versions: "array[int]"
-    expires_ms: "array[int]"
-    key_sizes: "array[int]"
-    value_sizes: "array[int]"
-    keys_at: int
-    values_at: int
-
-    def __len__(self) -> int:
-        return len(self.versions)
-
-    @property
-    def last_key(self) -> bytes:
-        """The key of the last row. There must be one."""
-        return self.data[self.values_at - self.key_sizes[-1] : self.values_at]
-
-    def keys(self) -> list[bytes]:
-        """The key of each row."""
-        data, bounds = self.data, accumulate(self.key_sizes, initial=self.keys_at)
-        return [data[low:high] for low, high in pairwise(bounds)]
-
-    def values(self) -> list[bytes]:
-        """The value of each row."""
-        data, bounds = self.data, accumulate(self.value_sizes, initial=self.values_at)
-        return [data[low:high] for low, high in pairwise(bounds)]
-
-
-def parse_rows(columns: bytes) -> RowColumns:
-    """The columns of rows, with sizes that add up. Raises BadPacket."""
-    try:
-        (count,) = _COUNT.unpack_from(columns)
-    except struct.error as error:
-        raise BadPacket("the columns of rows are truncated", size=len(columns)) from error
-    start = 4 + 24 * count
-    versions = decode_numbers(columns[4 : 4 + 8 * count], "q")
-    expires = decode_numbers(columns[4 + 8 * count : 4 + 16 * count], "q")
-    key_sizes = decode_numbers(columns[4 + 16 * count : 4 + 20 * count], "I")
-    value_sizes = decode_numbers(columns[4 + 20 * count : start], "I")
-    values_at = start + sum(key_sizes)
-    if len(value_sizes) != count or values_at + sum(value_sizes) != len(columns):
-        raise BadPacket("the columns of rows have a wrong size", size=len(columns), rows=count)
-    return RowColumns(columns, versions, expires, key_sizes, value_sizes, start, values_at)
-
-
-def decode_rows(columns: bytes) -> list[Row]:
-    """Inverse of `encode_rows`. Raises BadPacket."""
-    found = parse_rows(columns)
-    each = zip(found.keys(), found.versions, found.expires_ms, found.values(), strict=True)
-    return list(map(Row._make, each))

@@ -19,7 +19,8 @@ from anabranch.common.wire.messages import (
     TableRead,
     failed,
 )
-from anabranch.common.wire.table import GET_KEYS_MAX, decode_keys, encode_rows
+from anabranch.common.wire.table import GET_KEYS_MAX
+from anabranch.common.wire.table_columns import decode_keys, encode_rows
 from anabranch.segstore.handlers.control import TIER_TWO_DEADLINE_S, Spawn, tier_two_error
 from anabranch.segstore.shell.node.store import OpenContainer, Store
 from anabranch.segstore.shell.tables.tables import Rows

@@ -8,13 +8,16 @@ An index holds no state besides the map, so calls may run side by side. They wor
 the map holds the interpreter's lock while it copies bytes.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Protocol
+from itertools import accumulate, compress
+from operator import add
+from typing import Protocol, cast
 
 from anabranch.common.errors import IndexDamaged
+from anabranch.common.wire.table_columns import EntryColumns
 from anabranch.segstore.adapters.table_index.rows import (
     CLIENT,
     ENTRY,
@@ -40,11 +43,20 @@ SLICE_SIZE_BYTES = 1024 * 1024
 """Rows that are taken at once. A write reads old rows without knowing their sizes: after a larger
 slice it takes a shorter one."""
 
-
-ROWS_BETWEEN_PAUSES = 1024
+FIRST_SLICE_ROWS = 16
+"""Of a scan, whose rows may be large."""
+SLICES_BETWEEN_PAUSES = 4
 """Of a scan, which takes about a millisecond for them and lets other threads run in between."""
 _OVERHEAD = KEY_HEAD_SIZE_BYTES + ENTRY_SIZE_BYTES
 """Bytes of a row and its key that are not bytes of the table key or the value."""
+
+
+class Iteration(Protocol):
+    """An iteration over a `SortedRows`."""
+
+    def take(self, count: int) -> list[tuple[bytes, bytes]]:
+        """The next keys with their rows, at most `count`; none behind the last key."""
+        ...
 
 
 class SortedRows(Protocol):
@@ -52,7 +64,7 @@ class SortedRows(Protocol):
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]: ...
 
-    def iterate(self, start: bytes) -> AbstractContextManager[Iterable[tuple[bytes, bytes]]]:
+    def iterate(self, start: bytes) -> AbstractContextManager[Iteration]:
         """The keys from `start` on with their rows, ascending, from one snapshot.
 
         An iteration that ends is damaged: the last key lies behind every range.
@@ -87,7 +99,7 @@ class RowIndex:
         before: IndexState,
         indexed: int,
         anchor: tuple[int, int],
-        entries: Mapping[bytes, TailEntry],
+        entries: EntryColumns,
         requests: Mapping[bytes, Requests],
     ) -> IndexState:
         number = before.number
@@ -96,9 +108,14 @@ class RowIndex:
         row = _table_row(before, table)
         batch = _Batch()
         first = head(number, ENTRY)
-        values = iter(entries.values())
-        for keys, rows in self._slices([first + key for key in entries]):
-            batch.change(keys, list(islice(values, len(keys))), _decoded(keys, rows))
+        entries = entries._replace(keys=[first + key for key in entries.keys])
+        # Versions are offsets in the log, and the rows come from its part before `indexed`.
+        are_newer = min(entries.versions, default=0) >= before.indexed
+        at = 0
+        for keys, rows in self._slices(entries.keys):
+            part = entries.between(at, at + len(keys))
+            batch.change(*((part, rows) if are_newer else _newer(part, rows)))
+            at += len(keys)
         row = self._remember(row, clients, present, batch)
         after = replace(
             batch.counted(before), indexed=indexed, anchor=anchor[0], anchor_crc=anchor[1]
@@ -111,8 +128,9 @@ class RowIndex:
         versions = {first + key: version for key, version in keys.items()}
         batch = _Batch()
         for part, rows in self._slices(list(versions)):
-            found = _decoded(part, rows).items()
-            batch.delete({key: old for key, old in found if old.version == versions[key]})
+            olds = _decoded(part, rows)
+            same = [key in olds and olds[key].version == versions[key] for key in part]
+            batch.delete(list(compress(part, same)), list(compress(rows, same)))
         if not batch.deletes:
             return before
         row = _table_row(before, *self._rows.get_many([head(before.number, STATE)]))
@@ -130,11 +148,11 @@ class RowIndex:
         batch.puts.append((head(state.number, STATE), encode_table(row)))
         self._rows.write(batch.puts, batch.deletes)
 
-    def _slices(self, keys: list[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+    def _slices(self, keys: Sequence[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
         """The keys with their rows, a slice at a time."""
         at, count = 0, SLICE_ROWS_MAX
         while at < len(keys):
-            part = keys[at : at + count]
+            part = list(keys[at : at + count])
             rows = self._rows.get_many(part)
             yield part, rows
             at += len(part)
@@ -170,12 +188,12 @@ class RowIndex:
         silent: list[tuple[int, bytes]] = []
         end = end_of(number, CLIENT)
         with self._rows.iterate(head(number, CLIENT)) as rows:
-            for key, stored in rows:
-                if key >= end:
-                    break
-                if key not in spared:
-                    silent.append((decode_client(key, stored).last, key))
-            else:
+            key = b""
+            while key < end and (found := rows.take(SLICE_ROWS_MAX)):
+                for key, stored in found:
+                    if key < end and key not in spared:
+                        silent.append((decode_client(key, stored).last, key))
+            if key < end:
                 raise _ended_early(number)
         excess = row.clients - self._clients_max * 9 // 10
         gone = sorted(silent)[:excess]
@@ -222,16 +240,17 @@ class RowIndex:
         first = head(number, ENTRY)
         behind = first + end if end else end_of(number, ENTRY)
         page = _Page(count_max, size_max, values=values, now_ms=now_ms)
-        seen = 0
+        slices = 0
         with self._rows.iterate(first + start) as rows:
-            for key, row in rows:
-                if key >= behind:
-                    return page.ended(more=False)
-                if page.is_full:
+            while found := rows.take(page.wanted):
+                keys, values_of = zip(*found, strict=True)
+                count = bisect_left(keys, behind)
+                if not page.take(keys[:count], values_of[:count]):
                     return page.ended(more=True)
-                page.add(key, row)
-                seen += 1
-                if seen % ROWS_BETWEEN_PAUSES == 0:
+                if count < len(keys):
+                    return page.ended(more=False)
+                slices += 1
+                if slices % SLICES_BETWEEN_PAUSES == 0:
                     self._rows.pause()
         raise _ended_early(number)
 
@@ -258,97 +277,90 @@ class _Batch:
             state, entries=state.entries + self.entries, live_size=state.live_size + self.live_size
         )
 
-    def change(
-        self, keys: list[bytes], entries: list[TailEntry], olds: Mapping[bytes, TailEntry]
-    ) -> None:
-        """Put or remove the entries of keys; `olds` are those of the keys that have rows."""
-        if olds or None in [value for _, _, value in entries]:
-            pairs = zip(keys, entries, strict=True)
-            newer = {key: entry for key, entry in pairs if _is_newer(entry, olds.get(key))}
-            self.delete({key: olds[key] for key, entry in newer.items()
-                         if key in olds and entry.value is None})  # fmt: skip
-            puts = {key: entry for key, entry in newer.items() if entry.value is not None}
-            self._uncount({key: olds[key] for key in puts if key in olds})
-            keys, entries = list(puts), list(puts.values())
-        if keys:
-            rows = encode_entries(keys, entries)
-            self.puts.extend(zip(keys, rows, strict=True))
-            self.entries += len(keys)
-            self.live_size += sum(map(len, keys)) + sum(map(len, rows)) - len(keys) * _OVERHEAD
+    def change(self, entries: EntryColumns, rows: Sequence[bytes | None]) -> None:
+        """Put or remove entries of keys that have these rows at present."""
+        self._count(entries.keys, rows, -1)
+        if None in entries.values:
+            columns = zip(entries.keys, entries.values, rows, strict=True)
+            self.deletes += [key for key, value, row in columns if value is None and row]
+            kept = [at for at, value in enumerate(entries.values) if value is not None]
+            entries = entries.at(kept)
+        new = encode_entries(entries)
+        self.puts.extend(zip(entries.keys, new, strict=True))
+        self._count(entries.keys, new, 1)
 
-    def delete(self, olds: Mapping[bytes, TailEntry]) -> None:
+    def delete(self, keys: Sequence[bytes], rows: Sequence[bytes | None]) -> None:
         """Delete the rows of these keys."""
-        self.deletes.extend(olds)
-        self._uncount(olds)
+        self.deletes += keys
+        self._count(keys, rows, -1)
 
-    def _uncount(self, olds: Mapping[bytes, TailEntry]) -> None:
-        self.entries -= len(olds)
-        self.live_size -= sum(map(len, olds)) - len(olds) * KEY_HEAD_SIZE_BYTES
-        self.live_size -= sum(len(value or b"") for _, _, value in olds.values())
+    def _count(self, keys: Sequence[bytes], rows: Sequence[bytes | None], sign: int) -> None:
+        """Count the keys that have rows, and their bytes. Raises IndexDamaged."""
+        sizes = [len(row) for row in rows if row is not None]
+        if not sizes:
+            return
+        if min(sizes) < ENTRY_SIZE_BYTES:
+            raise IndexDamaged("a row of a table index is too short", size=min(sizes))
+        named = keys if len(sizes) == len(keys) else compress(keys, rows)
+        self.entries += sign * len(sizes)
+        self.live_size += sign * (sum(map(len, named)) + sum(sizes) - len(sizes) * _OVERHEAD)
 
 
 class _Page:
-    """The rows of a scan; it verifies them, and drops expired rows and unwanted values, a slice at
-    a time. Until then `count` and `size` count the expired rows of the slice too."""
+    """The rows of a scan, verified, without expired rows and unwanted values. `wanted`: how many
+    rows of the range to take next."""
 
-    __slots__ = (
-        "_count_max", "_found", "_keys", "_now_ms", "_rows", "_size", "_size_max", "_values",
-        "count", "size",
-    )  # fmt: skip
+    __slots__ = ("_columns", "_count_max", "_now_ms", "_size_max", "_values", "wanted")
 
     def __init__(self, count_max: int, size_max: int, *, values: bool, now_ms: int) -> None:
-        self.count = 0
-        self.size = 0
-        self._count_max = count_max
-        self._size_max = size_max
+        self._count_max = max(1, count_max)
+        self._size_max = max(1, size_max)
         self._values = values
         self._now_ms = now_ms
-        self._found: list[tuple[bytes, TailEntry]] = []
-        self._keys: list[bytes] = []
-        self._rows: list[bytes] = []
-        self._size = 0
+        self._columns: tuple[list[bytes], list[int], list[int], list[bytes | None]]
+        self._columns = ([], [], [], [])
+        self.wanted = FIRST_SLICE_ROWS
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the page has all rows that its bounds permit, and at least one."""
-        if not self._reaches_bounds:
+    def take(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> bool:
+        """Add the rows, as far as the bounds permit; False: they permit no more, and there is
+        more."""
+        if not keys:
+            return True
+        if self._is_full:
             return False
-        self._take()
-        return self._reaches_bounds
+        self.wanted = self._next_wanted(rows)
+        found = decode_entries(keys, rows)
+        if any(found.expires_ms):
+            until = enumerate(found.expires_ms)
+            found = found.at([at for at, each in until if not 0 < each <= self._now_ms])
+        sizes: Iterable[int] = map(len, found.keys)
+        if self._values:
+            sizes = map(add, sizes, map(len, cast("Sequence[bytes]", found.values)))
+        ends = list(accumulate(sizes))
+        count = min(bisect_left(ends, self._size_max) + 1, self._count_max, len(ends))
+        self._add(found.between(0, count))
+        self._count_max -= count
+        self._size_max -= ends[count - 1] if count else 0
+        return count == len(ends)
 
     @property
-    def _reaches_bounds(self) -> bool:
-        return self.count > 0 and (self.count >= self._count_max or self.size >= self._size_max)
+    def _is_full(self) -> bool:
+        return bool(self._columns[0]) and (self._count_max <= 0 or self._size_max <= 0)
 
-    def add(self, key: bytes, row: bytes) -> None:
-        self._keys.append(key)
-        self._rows.append(row)
-        self._size += len(row)
-        self.count += 1
-        self.size += self._size_of(key, row)
-        if len(self._rows) == SLICE_ROWS_MAX or self._size > SLICE_SIZE_BYTES:
-            self._take()
+    def _next_wanted(self, rows: Sequence[bytes]) -> int:
+        """Twice as many, unless they are large."""
+        larger = min(2 * self.wanted, SLICE_ROWS_MAX)
+        return max(1, min(larger, SLICE_SIZE_BYTES // max(map(len, rows))))
 
-    def _size_of(self, key: bytes, row: bytes) -> int:
-        return len(key) + len(row) if self._values else len(key)
+    def _add(self, found: EntryColumns) -> None:
+        keys, versions, expires_ms, values = self._columns
+        keys += [key[KEY_HEAD_SIZE_BYTES:] for key in found.keys]
+        versions += found.versions
+        expires_ms += found.expires_ms
+        values += found.values if self._values else [b""] * len(found.keys)
 
     def ended(self, *, more: bool) -> IndexPage:
-        self._take()
-        return IndexPage(self._found, more)
-
-    def _take(self) -> None:
-        entries = decode_entries(self._keys, self._rows)
-        now_ms = self._now_ms
-        gone = [at for at, entry in enumerate(entries) if 0 < entry.expires_ms <= now_ms]
-        for at in reversed(gone):
-            self.count -= 1
-            self.size -= self._size_of(self._keys[at], self._rows[at])
-            del self._keys[at], entries[at]
-        if not self._values:
-            entries = [entry._replace(value=b"") for entry in entries]
-        names = [key[KEY_HEAD_SIZE_BYTES:] for key in self._keys]
-        self._found.extend(zip(names, entries, strict=True))
-        self._keys, self._rows, self._size = [], [], 0
+        return IndexPage(EntryColumns._make(self._columns), more)
 
 
 def _table_row(before: IndexState, row: bytes | None) -> TableRow:
@@ -361,18 +373,26 @@ def _table_row(before: IndexState, row: bytes | None) -> TableRow:
     return found
 
 
-def _decoded(keys: list[bytes], rows: list[bytes | None]) -> dict[bytes, TailEntry]:
+def _decoded(keys: Sequence[bytes], rows: Sequence[bytes | None]) -> dict[bytes, TailEntry]:
     """The entries of the keys that have rows. Raises IndexDamaged."""
-    if not any(rows):
-        return {}
     present = [row for row in rows if row is not None]
+    if not present:
+        return {}
     if len(present) < len(rows):
         keys = [key for key, row in zip(keys, rows, strict=True) if row is not None]
-    return dict(zip(keys, decode_entries(keys, present), strict=True))
+    found = decode_entries(keys, present)
+    entries = map(TailEntry, found.versions, found.expires_ms, found.values)
+    return dict(zip(keys, entries, strict=True))
 
 
-def _is_newer(entry: TailEntry, old: TailEntry | None) -> bool:
-    return old is None or entry.version > old.version
+def _newer(
+    entries: EntryColumns, rows: Sequence[bytes | None]
+) -> tuple[EntryColumns, Sequence[bytes | None]]:
+    """The entries whose versions are above those of their rows, and these rows."""
+    olds = _decoded(entries.keys, rows)
+    pairs = enumerate(zip(entries.keys, entries.versions, strict=True))
+    kept = [at for at, (key, version) in pairs if key not in olds or version > olds[key].version]
+    return entries.at(kept), [rows[at] for at in kept]
 
 
 def _ended_early(number: int) -> IndexDamaged:

@@ -6,9 +6,10 @@ newest writes, those that were not flushed, and damage shows when a row is read.
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from anabranch.common.errors import DirectoryInUse, IndexDamaged, NoRoom, Unavailable
@@ -21,6 +22,16 @@ UNFLUSHED_MAX = 100
 
 _Undo = list[tuple[bytes, bytes | None]]
 """The rows before a write."""
+
+
+class _Iteration:
+    """See `index.Iteration`."""
+
+    def __init__(self, rows: Iterator[tuple[bytes, bytes]]) -> None:
+        self._rows = rows
+
+    def take(self, count: int) -> list[tuple[bytes, bytes]]:
+        return list(islice(self._rows, count))
 
 
 @dataclass(slots=True)
@@ -112,11 +123,12 @@ class MemoryRows:
             self._check()
             return [self._contents.rows.get(key) for key in keys]
 
-    def iterate(self, start: bytes) -> AbstractContextManager[Iterable[tuple[bytes, bytes]]]:
+    def iterate(self, start: bytes) -> AbstractContextManager["_Iteration"]:
         with self._lock:
             self._check()
             keys = self._contents.keys[bisect_left(self._contents.keys, start) :]
-            return nullcontext([(key, self._contents.rows[key]) for key in keys])
+            rows = [(key, self._contents.rows[key]) for key in keys]
+            return nullcontext(_Iteration(iter(rows)))
 
     def pause(self) -> None:
         """Do nothing: rows in memory are few."""

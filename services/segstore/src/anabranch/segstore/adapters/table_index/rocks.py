@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -188,10 +189,11 @@ class RocksRows:
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
         for key, row in puts:
-            batch.put(key, row)
+            put(key, row)
         for key in deletes:
-            batch.delete(key)
+            delete(key)
         self._write(batch)
 
     def delete_range(self, start: bytes, end: bytes) -> None:
@@ -256,21 +258,26 @@ class _Iteration:
     the block, even if the traceback of an error holds this object.
     """
 
-    __slots__ = ("_calls", "_db", "_start")
+    __slots__ = ("_calls", "_db", "_rows", "_start")
 
     def __init__(self, db: Rdict, calls: "_Calls", start: bytes) -> None:
         self._db = db
         self._calls = calls
         self._start = start
+        self._rows: Iterator[tuple[bytes, bytes]] | None = None
 
     def __enter__(self) -> "_Iteration":
         self._calls.__enter__()
         return self
 
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        return cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=self._start))
+    def take(self, count: int) -> list[tuple[bytes, bytes]]:
+        if self._rows is None:
+            items = self._db.items(from_key=self._start)
+            self._rows = cast("Iterator[tuple[bytes, bytes]]", items)
+        return list(islice(self._rows, count))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._rows = None
         self._calls.__exit__(kind, error, trace)
 
 

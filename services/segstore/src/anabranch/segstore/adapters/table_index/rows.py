@@ -14,6 +14,7 @@ one. The engine's own checksums cover its blocks on the disk, but not its memory
 """
 
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import add
@@ -23,8 +24,8 @@ from crc32c import crc32c
 
 from anabranch.common.errors import IndexDamaged
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED
-from anabranch.common.wire.table import Refusal
-from anabranch.segstore.domain.table.tail import Outcome, Requests, TailEntry
+from anabranch.common.wire.table_columns import EntryColumns, Refusal
+from anabranch.segstore.domain.table.tail import Outcome, Requests
 from anabranch.segstore.ports_table import IndexState
 
 FORMAT = 1
@@ -114,25 +115,22 @@ def opened(key: bytes, row: bytes) -> bytes:
 LAST_ROW = sealed(LAST_KEY, _CRC.pack(FORMAT))
 
 
-def encode_entries(keys: Sequence[bytes], entries: Sequence[TailEntry]) -> list[bytes]:
+def encode_entries(entries: EntryColumns) -> list[bytes]:
     """The rows of entries, all of which have values, under their whole keys."""
     # `map` over built-in functions, here and below: loops in Python take twice the time.
-    versions, expires_ms, values = zip(*entries, strict=True)
-    bodies = list(map(add, map(_ENTRY.pack, versions, expires_ms), values))
-    return list(map(add, bodies, map(_CRC.pack, map(crc32c, bodies, map(crc32c, keys)))))
+    bodies = list(map(add, map(_ENTRY.pack, entries.versions, entries.expires_ms), entries.values))
+    return list(map(add, bodies, map(_CRC.pack, map(crc32c, bodies, map(crc32c, entries.keys)))))
 
 
-def decode_entries(keys: Sequence[bytes], rows: Sequence[bytes]) -> list[TailEntry]:
+def decode_entries(keys: Sequence[bytes], rows: Sequence[bytes]) -> EntryColumns:
     """Inverse of `encode_entries`. Raises IndexDamaged."""
     checks = list(map(crc32c, rows, map(crc32c, keys)))
     if checks.count(_INTACT) < len(rows):
         _damaged(next(key for key, check in zip(keys, checks, strict=True) if check != _INTACT))
     if min(map(len, rows), default=ENTRY_SIZE_BYTES) < ENTRY_SIZE_BYTES:
         _damaged(min(keys))
-    return [
-        TailEntry(version, expires_ms, row[_VALUE])
-        for (version, expires_ms), row in zip(map(_ENTRY.unpack_from, rows), rows, strict=True)
-    ]
+    heads = array("q", b"".join([row[: _ENTRY.size] for row in rows]))
+    return EntryColumns(keys, heads[::2], heads[1::2], [row[_VALUE] for row in rows])
 
 
 def encode_table(row: TableRow) -> bytes:

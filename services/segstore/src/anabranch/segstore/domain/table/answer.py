@@ -17,17 +17,16 @@ from anabranch.common.wire.messages import (
     UpdateTable,
 )
 from anabranch.common.wire.table import (
-    ABSENT,
     UPDATE_ENTRIES_MAX,
     UPDATE_SIZE_BYTES_MAX,
     TableBlock,
     check_sizes,
-    encode_refusals,
     kept_entries,
     parse_table_block,
     placed,
     stamped,
 )
+from anabranch.common.wire.table_columns import ABSENT, encode_refusals
 from anabranch.segstore.domain.container.circumstances import Answer, Circumstances, InIndex
 from anabranch.segstore.domain.container.decide import (
     DUPLICATE,
@@ -214,7 +213,7 @@ def _only_in_index(tail: TableTail, keys: Iterable[bytes]) -> frozenset[bytes]:
     if not tail.kept_from:
         return frozenset()
     # The difference of a set and `dict.keys()` would look at every key of the tail.
-    return frozenset(key for key in keys if key not in tail.entries)
+    return frozenset(key for key in keys if key not in tail)
 
 
 def _valid(
@@ -228,7 +227,7 @@ def _valid(
 
 
 def _latest(tail: TableTail, findings: Findings | None, key: bytes) -> TailEntry:
-    entry = tail.entries.get(key)
+    entry = tail.latest(key)
     if entry is None and findings is not None:
         entry = findings.entries.get(key)
     return entry or NO_ENTRY

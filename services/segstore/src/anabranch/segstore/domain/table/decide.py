@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from anabranch.common.errors import BadPacket, InvalidRequest
 from anabranch.common.tier2.state import SegmentState
-from anabranch.common.wire.table import ABSENT, ANY, Refusal, TableBlock, decode_numbers
+from anabranch.common.wire.table import TableBlock
+from anabranch.common.wire.table_columns import ABSENT, ANY, Refusal, decode_numbers
 from anabranch.segstore.domain.table.tail import TailEntry
 
 Present = Callable[[bytes], int]

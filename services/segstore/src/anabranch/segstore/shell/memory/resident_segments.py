@@ -10,7 +10,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import SegmentState, TieredExtent, Tombstone, WriterMark
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.expiry import expired, marks_to_keep
-from anabranch.segstore.domain.table.tail import TailEntry
+from anabranch.segstore.domain.table.tail import TableChange
 from anabranch.segstore.ports import CatalogEntry, StoredCatalog
 from anabranch.segstore.shell.memory.applied import Applied
 from anabranch.segstore.shell.memory.cache import Cache
@@ -57,9 +57,9 @@ class ResidentSegments:
         if self.pending is not self.applied.state:
             self.pending.hold(known, marks)
 
-    def drop_from_tails(self, number: int, offset: int) -> list[tuple[bytes, TailEntry]]:
+    def drop_from_tails(self, number: int, offset: int) -> list[TableChange]:
         """Drop the updates before `offset` of a table segment, which its index has, from both maps;
-        return those that are the durable state of their keys."""
+        return those that were durable."""
         if self.pending is not self.applied.state and number in self.pending.tables:
             self.pending.tables[number].drop_before(offset)
         tail = self.applied.state.tables.get(number)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from anabranch.segstore.domain.table.tail import TableTail, TailEntry
+from anabranch.segstore.domain.table.tail import TableChange, TableTail, TailEntry
 from anabranch.segstore.ports_table import TableIndexes
 from anabranch.segstore.shell.memory.catch_up import CatchUp
 
@@ -50,6 +50,8 @@ class HotEntries:
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
         self._entries: OrderedDict[tuple[object, bytes], TailEntry | None] = OrderedDict()
+        self._keys: dict[object, set[bytes]] = {}
+        """The keys of the kept entries, by the token of their tail."""
         self.size = 0
         self.hits = 0
         self.misses = 0
@@ -72,16 +74,27 @@ class HotEntries:
         if name in self._entries:
             self.size -= _size(key, self._entries.pop(name))
         self._entries[name] = entry
+        self._keys.setdefault(tail.token, set()).add(key)
         self.size += _size(key, entry)
         while self.size > self._size_max:
-            (_, oldest), dropped = self._entries.popitem(last=False)
+            (token, oldest), dropped = self._entries.popitem(last=False)
+            self._forget(token, oldest)
             self.size -= _size(oldest, dropped)
 
-    def replace(self, tail: TableTail, entries: Iterable[tuple[bytes, TailEntry]]) -> None:
-        """Replace the kept entries of these keys by the ones that the tail dropped."""
-        for key, entry in entries:
-            if (tail.token, key) in self._entries:
-                self.keep(tail, key, entry)
+    def _forget(self, token: object, key: bytes) -> None:
+        keys = self._keys[token]
+        keys.remove(key)
+        if not keys:
+            del self._keys[token]
+
+    def replace(self, tail: TableTail, dropped: Iterable[TableChange]) -> None:
+        """Replace the kept entries by those that the tail dropped, in their order."""
+        for change in dropped:
+            kept = self._keys.get(tail.token)
+            if kept is None:
+                return
+            for key in kept.intersection(change.block.keys):
+                self.keep(tail, key, change.entry(change.places[key]))
 
 
 def _size(key: bytes, entry: TailEntry | None) -> int:

@@ -1,11 +1,13 @@
 """One pass of indexing: the changes to write, from the tail or from the log. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from anabranch.common.wire.block import parse_header
-from anabranch.common.wire.table import parse_table_block
-from anabranch.segstore.domain.table.tail import Requests, TableChange, TailEntry, change_of
+from anabranch.common.wire.table import TableBlock, parse_table_block
+from anabranch.common.wire.table_columns import EntryColumns
+from anabranch.segstore.domain.table.tail import Requests, TableChange, change_of
 from anabranch.segstore.shell.memory.granule import Bytes
 
 
@@ -15,7 +17,7 @@ class IndexPass:
 
     end: int
     anchor: tuple[int, int]
-    entries: dict[bytes, TailEntry]
+    entries: EntryColumns
     requests: dict[bytes, Requests]
 
 
@@ -26,20 +28,35 @@ SIZE_BYTES_MAX = 2 * 1024 * 1024
 
 def merged(changes: Iterable[TableChange]) -> IndexPass:
     """The merger of changes, which follow each other: at least the first one, and more until they
-    have `ENTRIES_MAX` entries or `SIZE_BYTES_MAX`."""
-    entries: dict[bytes, TailEntry] = {}
+    have `ENTRIES_MAX` entries or `SIZE_BYTES_MAX`. Of several updates of a key, the last counts."""
+    blocks: list[TableBlock] = []
     requests: dict[bytes, Requests] = {}
-    end, anchor, size = 0, (0, 0), 0
+    end, anchor, count, size = 0, (0, 0), 0, 0
     for change in changes:
-        entries.update(change.entries)
-        if not change.copies:
-            requests.setdefault(change.client_id, {})[change.request_number] = change.outcome
+        block = change.block
+        blocks.append(block)
+        if not block.copies:
+            requests.setdefault(block.client_id, {})[block.request_number] = change.outcome
         end, anchor = change.end, (change.offset, change.crc)
+        count += len(block.keys)
         size += change.end - change.offset
-        if len(entries) >= ENTRIES_MAX or size >= SIZE_BYTES_MAX:
+        if count >= ENTRIES_MAX or size >= SIZE_BYTES_MAX:
             break
     assert end > 0, "a pass has at least one change"
-    return IndexPass(end, anchor, entries, requests)
+    return IndexPass(end, anchor, _latest(blocks), requests)
+
+
+def _latest(blocks: Sequence[TableBlock]) -> EntryColumns:
+    """The last update of each key in the blocks."""
+    keys = list(chain.from_iterable([block.keys for block in blocks]))
+    columns = EntryColumns(
+        keys,
+        list(chain.from_iterable([block.versions for block in blocks])),
+        list(chain.from_iterable([block.expires_ms for block in blocks])),
+        list(chain.from_iterable([block.values for block in blocks])),
+    )
+    last = dict(zip(keys, range(len(keys)), strict=True))
+    return columns if len(last) == len(keys) else columns.at(list(last.values()))
 
 
 def parsed(data: Bytes, offset: int) -> IndexPass:

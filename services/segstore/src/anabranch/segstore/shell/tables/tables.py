@@ -17,7 +17,7 @@ from anabranch.common.model.names import SegmentKind
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import ScanEntries, TableDescribed
-from anabranch.common.wire.table import NO_ROW, Row
+from anabranch.common.wire.table_columns import NO_ROW, EntryColumns, Row, in_columns
 from anabranch.segstore.domain.container.circumstances import InIndex
 from anabranch.segstore.domain.container.decide import gone
 from anabranch.segstore.domain.table.decide import time_in
@@ -43,7 +43,7 @@ class Rows:
 
     segment_number: int
     length: int
-    rows: Sequence[Row]
+    rows: EntryColumns
     more: bool = False
 
 
@@ -194,7 +194,7 @@ class Tables:
                     self._parts.hot.keep(tail, key, entry)
             # The tail still has all updates since `found` was begun: with them, the entries of all
             # keys are those of one moment.
-            found |= {key: tail.entries[key] for key in keys if key in tail.entries}
+            found |= {key: tail.latest(key) for key in keys if key in tail}
             return known, found
         raise Unavailable("the table changed faster than its entries could be read")
 
@@ -214,7 +214,7 @@ class Tables:
                 if present.number != known.number:
                     raise Unavailable("the table segment was replaced during the scan")
                 rows = _live_rows(page, self._now_ms(present))
-                if rows or not page.more:
+                if rows.keys or not page.more:
                     return Rows(known.number, ready.state.indexed, rows, page.more)
         raise Unavailable("entries expired faster than they could be read")
 
@@ -269,7 +269,7 @@ class Tables:
         tail = self._container.applied.state.tables[number]
         found: dict[bytes, TailEntry | None] = {}
         for key in keys:
-            entry = tail.entries.get(key)
+            entry = tail.latest(key)
             if entry is not None or tail.kept_from == 0:
                 found[key] = entry
             elif kept := self._parts.hot.look(tail, key):
@@ -292,9 +292,9 @@ class Tables:
             row = _row(found[key], now_ms)
             size += len(row.value)
             if rows and size > limit:
-                return Rows(known.number, known.length, rows, more=True)
+                return Rows(known.number, known.length, in_columns(rows), more=True)
             rows.append(row)
-        return Rows(known.number, known.length, rows)
+        return Rows(known.number, known.length, in_columns(rows))
 
     # --- the index ----------------------------------------------------------------------------
 
@@ -338,13 +338,12 @@ class Tables:
                 each.future.set_result(entries)
 
 
-def _live_rows(page: IndexPage, now_ms: int) -> list[Row]:
+def _live_rows(page: IndexPage, now_ms: int) -> EntryColumns:
     """The rows of the page without those that have expired since it was read."""
-    return [
-        Row(key, entry.version, entry.expires_ms, entry.value or b"")
-        for key, entry in page.rows
-        if entry.lives(now_ms)
-    ]
+    until = page.rows.expires_ms
+    if not any(until):
+        return page.rows
+    return page.rows.at([at for at, each in enumerate(until) if not 0 < each <= now_ms])
 
 
 def _fail(asked: Iterable[_Asked], error: AnabranchError | OSError) -> None:
