@@ -1,6 +1,6 @@
 """A key-value table of Anabranch with the configuration that a table has by default."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import cast
 
 from anabranch.client import Table, Version
@@ -31,7 +31,7 @@ class AnabranchTable:
         assert found is not None, "the key has no entry"
         return Held(found.value, found.version)
 
-    async def put_many(self, entries: Sequence[Entry]) -> None:
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
         await self._table.put_many(entries)
 
     async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes]:

@@ -3,7 +3,7 @@
 nats-py has calls for single entries: many puts go out as `publish_async` on the bucket's subjects.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import cast
 
 from nats.js import JetStreamContext
@@ -36,9 +36,11 @@ class JetStreamTable:
         found = await self._bucket.get(key.decode())
         return Held(found.value or b"", found.revision)
 
-    async def put_many(self, entries: Sequence[Entry]) -> None:
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
         publish = self._context.publish_async
-        acks = [await publish(f"$KV.{BUCKET}.{key.decode()}", value) for key, value in entries]
+        acks = [
+            await publish(f"$KV.{BUCKET}.{key.decode()}", value) for key, value in entries.items()
+        ]
         for ack in acks:
             await ack
 

@@ -4,7 +4,7 @@ Redis has no versions of its own. A script is the fastest way to compare and set
 on one of as many connections as there are callers.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Self, cast
 
 from redis.asyncio import Redis as RedisClient
@@ -57,9 +57,8 @@ class RedisTable:
         found = cast(bytes, await self._client.get(key))
         return Held(found[_VERSION_BYTES:], int.from_bytes(found[:_VERSION_BYTES], "big"))
 
-    async def put_many(self, entries: Sequence[Entry]) -> None:
-        keys, values = zip(*entries, strict=True)
-        await self._client.evalsha(self._put_many, len(keys), *keys, *values)
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
+        await self._client.evalsha(self._put_many, len(entries), *entries, *entries.values())
 
     async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes]:
         found = cast(list[bytes], await self._client.mget(keys))

@@ -4,7 +4,7 @@ One client serves all callers of a table at once. Whatever returns from an updat
 with the durability of the system's class.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -39,7 +39,7 @@ class Table(Protocol):
         """The entry of a key that has one."""
         ...
 
-    async def put_many(self, entries: Sequence[Entry]) -> None:
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
         """Put values without a condition; the entries need not appear together."""
         ...
 

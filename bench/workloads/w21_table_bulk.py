@@ -164,7 +164,7 @@ class _Blocks:
 
     async def _put(self, table: Table, block: int, turn: int) -> None:
         values = block_values(self._case, turn)
-        await table.put_many(list(zip(self.keys[block], values, strict=True)))
+        await table.put_many(dict(zip(self.keys[block], values, strict=True)))
         self.turns[block] = turn
 
     async def are_in(self, table: Table) -> bool:

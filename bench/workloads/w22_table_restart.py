@@ -113,7 +113,7 @@ class FilledTable:
 
         async def put(turns: Iterator[int]) -> None:
             for block in turns:
-                await self._table.put_many(list(zip(block_keys(block), self._values, strict=True)))
+                await self._table.put_many(dict(zip(block_keys(block), self._values, strict=True)))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(FILLERS):

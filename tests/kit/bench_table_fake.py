@@ -4,7 +4,7 @@ The clock moves by a millisecond for each call, and every call lets the other ca
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -46,9 +46,9 @@ class FakeTable:
         await self._turn()
         return self._read(key)
 
-    async def put_many(self, entries: Sequence[Entry]) -> None:
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
         await self._turn()
-        for key, value in entries[1 if self._fault == "leaves out" else 0 :]:
+        for key, value in list(entries.items())[1 if self._fault == "leaves out" else 0 :]:
             self._held[key] = Held(value, 1)
 
     async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes]:

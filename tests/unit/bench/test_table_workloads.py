@@ -19,7 +19,7 @@ from kit.bench_table_fake import CALL_SECONDS, FakeTableSystem, Fault
 CASE = case_of(32)
 EFFORT: Effort = replace(QUICK, rounds=2, awaited_s=0.2)
 NONE = frozenset[str]()
-BLOCKS = 8
+BLOCKS = 16
 
 
 @pytest.fixture(autouse=True)

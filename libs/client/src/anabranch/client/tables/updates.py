@@ -194,10 +194,9 @@ class Updates(Generic[K, V]):
         self, pairs: Iterable[tuple[K, V]] | Mapping[K, V], ttl_ms: int | None
     ) -> Sequence[Version]:
         """Put all entries, in batches per partition; see `Table.put_many`."""
-        listed = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
-        if not listed:
+        keys, values = _columns(pairs)
+        if not keys:
             return []
-        keys, values = zip(*listed, strict=True)
         indexes, stored = self._keys.places(keys)
         data = self._stored_values(values)
         batches = list(_batches(indexes, stored, data))
@@ -218,7 +217,7 @@ class Updates(Generic[K, V]):
             outcome = told.result()
             assert isinstance(outcome, Performed), "a batch without conditions is not refused"
             parts.append((batch.places, self._version(batch.partition, outcome)))
-        return PutVersions(parts, len(listed))
+        return PutVersions(parts, len(keys))
 
     def _version(self, index: int, outcome: Performed) -> Version:
         return Version(self._segment_ids[index], outcome.segment_number, outcome.version)
@@ -288,6 +287,16 @@ def _condition(update: TableUpdate[Any, Any]) -> Version | int:
             return ANY if expected is None else expected
 
 
+def _columns(
+    pairs: Iterable[tuple[K, V]] | Mapping[K, V],
+) -> tuple[Sequence[K], Sequence[V]]:
+    if isinstance(pairs, Mapping):  # without a tuple for each pair
+        return list(pairs), list(pairs.values())
+    listed = list(pairs)
+    keys, values = zip(*listed, strict=True) if listed else ((), ())
+    return keys, values
+
+
 class _Batch(NamedTuple):
     """A part of the entries of `put_many`: the partition's index, and the places in the call."""
 
@@ -316,10 +325,10 @@ def _batches(
         if whole.size <= BATCH_SIZE_BYTES and len(places) <= UPDATE_ENTRIES_MAX:
             yield whole
         else:
-            yield from _divided(whole)
+            yield from _split(whole)
 
 
-def _divided(whole: _Batch) -> Iterator[_Batch]:
+def _split(whole: _Batch) -> Iterator[_Batch]:
     """Batches of at most `UPDATE_ENTRIES_MAX` entries; the last entry of each, except of the last
     batch, reaches `BATCH_SIZE_BYTES`."""
     partition, places, keys, values, _ = whole

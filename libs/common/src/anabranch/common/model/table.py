@@ -14,10 +14,12 @@ The keys from `RESERVED_KEYS` on are not keys of programs.
 """
 
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import repeat
 from typing import NamedTuple
 
 import mmh3
@@ -46,6 +48,7 @@ A partition may hold any of them, they never expire, and no scan or watch yields
 
 _ROUTING_SEED = 1741865571  # as for routing keys of streams
 _PLACES = 1 << 52  # in the key space
+_HASH_SHIFT = 64 - 52  # from a hash to a place
 _ESCAPED_ZERO = b"\x00\xff"
 _END_OF_PRIMARY = b"\x00\x01"
 
@@ -137,7 +140,7 @@ class TableKey(NamedTuple):
 def key_position(primary: bytes) -> float:
     """The primary key's place in the key space, in [0, 1). Part of the stored data."""
     low: int = mmh3.hash64(primary, _ROUTING_SEED, x64arch=True, signed=False)[0]
-    return (low >> 12) / float(_PLACES)
+    return (low >> _HASH_SHIFT) / float(_PLACES)
 
 
 class PartitionMap:
@@ -147,19 +150,19 @@ class PartitionMap:
 
     def __init__(self, starts: Iterable[float]) -> None:
         # A key's position is a whole number of places, so it compares alike with rounded bounds.
-        self._starts = [math.ceil(start * _PLACES) for start in starts]
-        assert self._starts[0] == 0
+        # These are shifted, so that they compare with whole hashes. The first one is left out.
+        first, *rest = [math.ceil(start * _PLACES) << _HASH_SHIFT for start in starts]
+        assert first == 0
+        self._starts = rest
 
     def indexes(self, primaries: Sequence[bytes]) -> list[int]:
         """The index of the partition of each primary key, in their order."""
-        starts, hashed = self._starts, mmh3.hash64
-        if len(starts) == 1:
+        if not self._starts:
             return [0] * len(primaries)
-        return [
-            bisect_right(starts, hashed(each, _ROUTING_SEED, x64arch=True, signed=False)[0] >> 12)
-            - 1
-            for each in primaries
-        ]
+        # The loops run in C, which takes less than half of the time of a comprehension.
+        digests = b"".join(map(mmh3.mmh3_x64_128_digest, primaries, repeat(_ROUTING_SEED)))
+        hashes = array("Q", digests)[::2]
+        return list(map(bisect_right, repeat(self._starts), hashes))
 
 
 def encode_key(config: TableConfig, key: TableKey) -> bytes:

@@ -22,7 +22,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from crc32c import crc32c
 
@@ -114,6 +114,12 @@ def encode_update(
     `refusals` and `time_ms` are the store's.
     """
     form = _PUT_FOR.pack(PUT_FOR, ttl_ms) if ttl_ms else _PUT_FORM
+    are_alike = None not in values and not (ttl_ms and max(keys) >= RESERVED_KEYS)
+    if are_alike and values and not refusals:
+        puts = cast("Sequence[bytes]", values)
+        sizes = array("I", [len(form) + len(value) for value in puts])
+        joined = [form, form.join(puts)]
+        return _encode(keys, joined, client_id, request_number, time_ms, sizes=sizes)
     payloads = [_REMOVE_FORM if value is None else form + value for value in values]
     if ttl_ms and max(keys) >= RESERVED_KEYS:
         for entry, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -139,10 +145,14 @@ def _encode(
     client_id: bytes,
     request_number: int,
     time_ms: int,
+    *,
+    sizes: "array[int] | None" = None,
 ) -> bytes:
-    assert len(keys) == len(payloads)
+    """The block; `sizes` are those of the payloads if these are in other pieces."""
+    sizes = array("I", map(len, payloads)) if sizes is None else sizes
+    assert len(keys) == len(sizes)
     columns = BlockColumns(
-        array("I", map(len, payloads)).tobytes(),
+        sizes.tobytes(),
         payloads,
         array("H", map(len, keys)).tobytes(),
         b"".join(keys),
