@@ -3,7 +3,6 @@
 import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
 from typing import Generic, Protocol, TypeVar, cast
 
 from anabranch.client.serializers import Serializer
@@ -13,7 +12,14 @@ from anabranch.client.tables.keys import TableKeyRange, TableKeys
 from anabranch.client.tables.lookups import KEYS_SIZE_BYTES_MAX, Found
 from anabranch.client.tables.partitions import Partitions
 from anabranch.client.tables.parts import TableParts
-from anabranch.client.tables.scan import Decoding, Scan, ScanPlan, StoredEntry, planned
+from anabranch.client.tables.scan import (
+    Decoding,
+    Scan,
+    ScanPlan,
+    StoredEntry,
+    joined_entries,
+    planned,
+)
 from anabranch.client.tables.watch import Watch, WatchStart
 from anabranch.common.contracts.tables import TableDescription
 from anabranch.common.errors import InvalidRequest, SerializationFailed
@@ -94,10 +100,8 @@ class Reads(Generic[K, V]):
         self, index: int, keys: Sequence[bytes], found: Found
     ) -> Iterable[Entry[K, V] | None]:
         """The entry of each table key, or None."""
-        each = zip(repeat(self._segment_ids[index]), repeat(found.segment_number), found.versions)
-        versions = map(Version._make, each)
-        columns = zip(keys, found.values, versions, found.expires_ms, strict=True)
-        stored: list[StoredEntry] = list(map(StoredEntry._make, columns))
+        columns = (keys, found.values, found.versions, found.expires_ms)
+        stored = joined_entries(self._segment_ids[index], found.segment_number, columns)
         if ABSENT not in found.versions and self._decoding.is_trivial:
             return cast(list[Entry[K, V]], stored)
         decode = self._decoding.entry

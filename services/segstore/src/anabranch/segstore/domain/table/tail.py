@@ -134,6 +134,13 @@ class TableTail:
             return None
         return self._changes[bisect_right(self._offsets, place) - 1].entry(place)
 
+    def latest_of(self, keys: Iterable[bytes]) -> dict[bytes, TailEntry | None]:
+        """The latest update of each of the keys of which the tail has one."""
+        self._merge()
+        if not self._places:
+            return {}
+        return {key: self.latest(key) for key in filter(self._places.__contains__, keys)}
+
     def __contains__(self, key: bytes) -> bool:
         """Whether the tail has an update of the key."""
         self._merge()

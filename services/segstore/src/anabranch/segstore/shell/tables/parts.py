@@ -1,8 +1,8 @@
 """The parts that the tables of all containers of a store share, and their limits."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -40,61 +40,89 @@ class TableLimits:
 
 
 class HotEntries:
-    """Entries that were read from indexes, the least recently used dropped first.
+    """Entries that were read from indexes. None: the key has no entry. `size` in bytes.
 
     An entry belongs to a tail, and is the latest one of its key unless the tail knows a later one.
-    When a segment leaves the memory, its next tail finds none of them. None: the key has no entry.
-    `size` in bytes.
+    When a segment leaves the memory, its next tail finds none of them. There are two generations:
+    an entry that is read moves to the young one, and when this has half of the size, it becomes the
+    old one, and the old one is dropped. So a read of many keys needs no work for each of them.
     """
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
-        self._entries: OrderedDict[tuple[object, bytes], TailEntry | None] = OrderedDict()
-        self._keys: dict[object, set[bytes]] = {}
-        """The keys of the kept entries, by the token of their tail."""
-        self.size = 0
-        self.hits = 0
-        self.misses = 0
+        self._young = _Generation()
+        self._old = _Generation()
 
-    def look(self, tail: TableTail, key: bytes) -> tuple[TailEntry | None] | None:
-        """The key's entry, in a tuple; None if it is not here."""
-        name = (tail.token, key)
-        try:
-            entry = self._entries[name]
-        except KeyError:
-            self.misses += 1
-            return None
-        self._entries.move_to_end(name)
-        self.hits += 1
-        return (entry,)
+    @property
+    def size(self) -> int:
+        return self._young.size + self._old.size
+
+    def look(self, tail: TableTail, keys: Sequence[bytes]) -> dict[bytes, TailEntry | None]:
+        """The entries of those of the keys that are here."""
+        young = self._young.entries.get(tail.token, {})
+        found = dict(zip(keys, map(young.get, keys, repeat(_UNKNOWN)), strict=False))
+        missing = [key for key, entry in found.items() if entry is _UNKNOWN]
+        for key in missing:
+            entry = self._old.pop(tail.token, key)
+            if entry is _UNKNOWN:
+                del found[key]
+            else:
+                found[key] = entry
+                self.keep(tail, key, entry)
+        return found
 
     def keep(self, tail: TableTail, key: bytes, entry: TailEntry | None) -> None:
         """Keep the entry, the latest one of those that the tail has dropped."""
-        name = (tail.token, key)
-        if name in self._entries:
-            self.size -= _size(key, self._entries.pop(name))
-        self._entries[name] = entry
-        self._keys.setdefault(tail.token, set()).add(key)
-        self.size += _size(key, entry)
-        while self.size > self._size_max:
-            (token, oldest), dropped = self._entries.popitem(last=False)
-            self._forget(token, oldest)
-            self.size -= _size(oldest, dropped)
+        for each in (self._young, self._old):
+            each.pop(tail.token, key)
+        self._young.put(tail.token, key, entry)
+        self._make_room()
 
-    def _forget(self, token: object, key: bytes) -> None:
-        keys = self._keys[token]
-        keys.remove(key)
-        if not keys:
-            del self._keys[token]
+    def _make_room(self) -> None:
+        if self._old.size > self._size_max // 2:
+            self._old = _Generation()
+        if self._young.size > self._size_max // 2:
+            self._young, self._old = _Generation(), self._young
 
     def replace(self, tail: TableTail, dropped: Iterable[TableChange]) -> None:
         """Replace the kept entries by those that the tail dropped, in their order."""
         for change in dropped:
-            kept = self._keys.get(tail.token)
-            if kept is None:
-                return
-            for key in kept.intersection(change.block.keys):
-                self.keep(tail, key, change.entry(change.places[key]))
+            for generation in (self._young, self._old):
+                kept = generation.entries.get(tail.token)
+                if not kept:
+                    continue
+                for key in filter(kept.__contains__, change.places):
+                    generation.put(tail.token, key, change.entry(change.places[key]))
+            self._make_room()
+
+
+_UNKNOWN = TailEntry(-1, 0, None)
+"""In the place of an entry that is not kept."""
+
+
+class _Generation:
+    """Entries by the token of their tail and key, and about their size in bytes."""
+
+    __slots__ = ("entries", "size")
+
+    def __init__(self) -> None:
+        self.entries: dict[object, dict[bytes, TailEntry | None]] = {}
+        self.size = 0
+
+    def put(self, token: object, key: bytes, entry: TailEntry | None) -> None:
+        """Put or replace the entry of the key."""
+        entries = self.entries.setdefault(token, {})
+        if key in entries:
+            self.size -= _size(key, entries[key])
+        entries[key] = entry
+        self.size += _size(key, entry)
+
+    def pop(self, token: object, key: bytes) -> TailEntry | None:
+        """Remove the entry of the key, and return it; `_UNKNOWN`: it is not here."""
+        entry = self.entries.get(token, {}).pop(key, _UNKNOWN)
+        if entry is not _UNKNOWN:
+            self.size -= _size(key, entry)
+        return entry
 
 
 def _size(key: bytes, entry: TailEntry | None) -> int:

@@ -107,12 +107,10 @@ class Tables:
         tail = self._container.applied.state.tables.get(place.number)
         if tail is None or place.new_since < place.kept_from:
             return None
-        entries: dict[bytes, TailEntry | None] = {}
-        for key in place.keys:
-            kept = self._parts.hot.look(tail, key)
-            if kept is None:
-                return None
-            entries[key] = kept[0]
+        keys = list(place.keys)
+        entries = self._parts.hot.look(tail, keys)
+        if len(entries) < len(keys):
+            return None
         return Findings(place.number, tail.kept_from, 0, place.new_since, entries, {})
 
     async def find(self, segment: str, place: InIndex) -> Findings:
@@ -194,7 +192,7 @@ class Tables:
                     self._parts.hot.keep(tail, key, entry)
             # The tail still has all updates since `found` was begun: with them, the entries of all
             # keys are those of one moment.
-            found |= {key: tail.latest(key) for key in keys if key in tail}
+            found |= tail.latest_of(keys)
             return known, found
         raise Unavailable("the table changed faster than its entries could be read")
 
@@ -267,14 +265,9 @@ class Tables:
     def _in_memory(self, number: int, keys: Sequence[bytes]) -> dict[bytes, TailEntry | None]:
         """The entries that are in memory, or certainly absent."""
         tail = self._container.applied.state.tables[number]
-        found: dict[bytes, TailEntry | None] = {}
-        for key in keys:
-            entry = tail.latest(key)
-            if entry is not None or tail.kept_from == 0:
-                found[key] = entry
-            elif kept := self._parts.hot.look(tail, key):
-                found[key] = kept[0]
-        return found
+        if tail.kept_from == 0:
+            return {key: tail.latest(key) for key in keys}
+        return self._parts.hot.look(tail, keys) | tail.latest_of(keys)
 
     def _rows(
         self,
@@ -286,6 +279,9 @@ class Tables:
         """The rows of the first keys, at least one, and more until they have `size_max` bytes."""
         now_ms = time_in(known, self._clock.now_ms())
         limit = min(size_max, ANSWER_SIZE_BYTES_MAX)
+        columns = _columns([found[key] for key in keys], limit)
+        if columns is not None:
+            return Rows(known.number, known.length, columns)
         rows: list[Row] = []
         size = 0
         for key in keys:
@@ -350,6 +346,17 @@ def _fail(asked: Iterable[_Asked], error: AnabranchError | OSError) -> None:
     for each in asked:
         if not each.future.done():
             each.future.set_exception(error)
+
+
+def _columns(entries: Sequence[TailEntry | None], size_max: int) -> EntryColumns | None:
+    """The rows of the entries, without keys, if all of them exist, never expire and fit."""
+    present = [entry for entry in entries if entry is not None]
+    if not present or len(present) < len(entries):
+        return None
+    versions, expires_ms, values = zip(*present, strict=True)
+    if any(expires_ms) or None in values or sum(map(len, values)) > size_max:
+        return None
+    return EntryColumns([b""] * len(entries), versions, expires_ms, values)
 
 
 def _row(entry: TailEntry | None, now_ms: int) -> Row:
