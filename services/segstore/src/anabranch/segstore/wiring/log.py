@@ -17,6 +17,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.choice import choose_commits
+from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.recovery import OpenReport
@@ -91,11 +92,12 @@ def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
     """The node's id: drawn at the first start and kept in the data directory.
 
     Raises NodeIdMissing if the file is missing although the journal has logs. The placements of
-    these logs name the lost id, so a store under a new id would never receive its containers.
+    these logs name the lost id, so a store under a new id would never receive its containers. Logs
+    that are bound to no store do not matter.
     """
     disk = prepare_directory(data_dir)
     if not disk.exists(NODE_ID_FILE):
-        if log.logs():
+        if isinstance(log, Journal | MemoryLog) and log.logs():
             raise NodeIdMissing(
                 "the file with the node's id is missing, although the journal holds logs",
                 path=f"{disk.root}/{NODE_ID_FILE}", journal=log.journal_id,
