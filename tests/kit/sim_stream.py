@@ -32,10 +32,12 @@ class StreamFaults:
     told_unknown: float = 0.0
     dropped: float = 0.0
     late: float = 0.0
-    late_s_max: float = 20.0
+    late_s_max: float = 8.0
     way_s_max: float = 0.0
     apply_s_max: float = 0.0
     purge_failed: float = 0.0
+    shaken: float = 0.0
+    """Openings during whose proposal the leader changes."""
 
 
 RELIABLE = StreamFaults()
@@ -78,20 +80,22 @@ class SimServers:
             self.streams[log_id] = SimStream(self._created)
 
     def propose(
-        self, log_id: str, kind: Kind, data: bytes, expected: int,
+        self, log_id: str, kind: Kind, data: bytes, expected: int | None,
         answer: Callable[[int | None], None],
     ) -> None:  # fmt: skip
         """The leader receives a publication. The answer: a place, 0 (refused), None (unknown)."""
         stream = self.streams.get(log_id)
         if stream is None:
             return
-        if expected != stream.last + len(stream.proposed) - stream.unseen:
+        if expected not in (None, stream.last + len(stream.proposed) - stream.unseen):
             self.counts["refused publications"] += 1
             answer(0)
             return
         doomed = self.happens(self.faults.dropped)
         stream.proposed.append(_Proposal(kind, data, answer, doomed))
         self.later(self.faults.apply_s_max, lambda: self._apply(stream))
+        if kind is Kind.OPENING and self.happens(self.faults.shaken):
+            self.later(0.0, lambda: self.change_leader(log_id))
 
     def _apply(self, stream: SimStream) -> None:
         """Apply the oldest proposal, if any is left."""
@@ -219,7 +223,7 @@ class SimRemote:
         stream = self._stream
         return None if stream is None else StreamFacts(stream.created, stream.last, ("n1",))
 
-    def publish(self, kind: Kind, data: bytes, expected_last: int) -> asyncio.Future[int]:
+    def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         servers, faults = self._servers, self._servers.faults
 

@@ -50,10 +50,10 @@ class RemoteStream(Protocol):
         """The stream as its leader knows it; None if there is none. Raises Unavailable."""
         ...
 
-    def publish(self, kind: Kind, data: bytes, expected_last: int) -> asyncio.Future[int]:
+    def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
         """Send a message that expects the stream to end at `expected_last`, and do not wait.
 
-        Messages are sent in the order of the calls. The result is the message's place; the future
+        None: it is stored wherever the stream ends. Messages are sent in the order of the calls. The result is the message's place; the future
         raises PublishRefused or PublishUnknown, or stays open if no answer comes.
         """
         ...

@@ -9,6 +9,10 @@
 After the opening is stored, no message of an older epoch counts any more. All that counts lies
 before it, so the reader needs to know nothing about messages in flight.
 
+An older owner that still writes could make every attempt come too late. After a few refusals the
+opening expects no place. This is as safe, because the messages that slip in between are read and
+judged in any case; the condition only spares the stream late openings that are void.
+
 If no answer to the opening comes, the opener searches the stream for it, and gives up after some
 time. It never sends it again: the next attempt has a higher epoch, under which a late one is void.
 
@@ -40,6 +44,8 @@ from anabranch.segstore.ports_stream import (
 ANSWER_S = 5.0
 SEARCH_S = 10.0
 """How long the opener searches for an opening without an answer."""
+CONDITIONAL_MAX = 3
+"""Attempts with a condition; the next one has none."""
 ATTEMPTS_MAX = 20
 """Refused openings, or reads that a purge disturbed, before the open gives up."""
 PAUSE_S = 0.1
@@ -77,23 +83,27 @@ class StreamOpening:
 
     async def run(self, facts: StreamFacts) -> OpenedStream:
         """Open the log. Raises Deposed, LogNotHere, CorruptJournal, FormatTooNew, Unavailable."""
-        for _ in range(ATTEMPTS_MAX):
+        for attempt in range(CONDITIONAL_MAX + 1):
             found = await self._read(facts.last_place)
             self._check(found, facts)
             opening = Opening(found.end, facts.created, self._nonce)
-            data, crc = encode_opening(self._container, self._epoch, opening, self._seed)
+            data, _ = encode_opening(self._container, self._epoch, opening, self._seed)
             try:
-                place = await self._publish(data, facts.last_place)
+                place = await self._publish(
+                    data, facts.last_place, conditional=attempt < CONDITIONAL_MAX
+                )
             except PublishRefused:
                 described = await self._stream.describe()
                 if described is None:
                     raise self._not_here() from None
                 facts = described
                 continue
-            return await self._opened(place, crc)
-        raise Unavailable(
-            "the log could not be opened, because others kept writing to it", log_id=self._log_id
-        )
+            if place == facts.last_place + 1:
+                self._add(found, place, data)
+            else:
+                found = await self._read(place)
+            return self._opened(found, place)
+        raise Unavailable("the stream refused the opening of the log", log_id=self._log_id)
 
     def _check(self, found: Resolution, facts: StreamFacts) -> None:
         if found.empty:
@@ -114,14 +124,14 @@ class StreamOpening:
             "the container's log has no stream", container=self._container, log_id=self._log_id
         )
 
-    async def _publish(self, data: bytes, expected_last: int) -> int:
+    async def _publish(self, data: bytes, last: int, *, conditional: bool) -> int:
         """The place of the stored opening. Raises PublishRefused, Unavailable."""
-        sent = self._stream.publish(Kind.OPENING, data, expected_last)
+        sent = self._stream.publish(Kind.OPENING, data, last if conditional else None)
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await sent
         except (TimeoutError, PublishUnknown):
-            return await self._search(data, expected_last)
+            return await self._search(data, last)
 
     async def _search(self, data: bytes, after: int) -> int:
         deadline = self._clock.monotonic() + SEARCH_S
@@ -135,11 +145,9 @@ class StreamOpening:
                 raise Unavailable("the opening of the log was not confirmed", log_id=self._log_id)
             await self._clock.sleep(PAUSE_S)
 
-    async def _opened(self, place: int, crc: int) -> OpenedStream:
-        found = await self._read(place)
-        end = found.end
-        if found.opening_place == place and (end.container_epoch, end.crc) == (self._epoch, crc):
-            return OpenedStream(found, end)
+    def _opened(self, found: Resolution, place: int) -> OpenedStream:
+        if found.opening_place == place:
+            return OpenedStream(found, found.end)
         raise Deposed(
             "another owner opened the container at the same time",
             container=self._container, container_epoch=self._epoch, highest=found.highest_epoch,

@@ -268,9 +268,12 @@ class StreamView:
                 after=after_sequence, required=self._required, log_id=self._log_id,
             )  # fmt: skip
         frames = self._frames.after(after_sequence)
-        async for frame, payload in read_frames(self._stream, frames, self._seed):
-            count = frame.last_sequence - frame.first_sequence + 1
-            yield ReplayedFrame(frame.first_sequence, count, _address(frame), payload)
+        try:
+            async for frame, payload in read_frames(self._stream, frames, self._seed):
+                count = frame.last_sequence - frame.first_sequence + 1
+                yield ReplayedFrame(frame.first_sequence, count, _address(frame), payload)
+        except CorruptJournal as error:
+            raise await self._missing(error) from None
 
     async def read_aside(self, address: LogAddress) -> bytes:
         """See `ContainerLog.read_aside`. Also raises Unavailable."""
@@ -283,9 +286,13 @@ class StreamView:
         except CorruptJournal as error:
             if self._frames.at(address.position) is None:
                 raise ObjectNotFound("the frame was released", position=address.position) from None
-            failure = await self._failure("a frame is missing")  # a newer owner may purge it
-            raise (failure if isinstance(failure, Deposed) else error) from None
+            raise await self._missing(error) from None
         raise AssertionError("a frame has a payload")
+
+    async def _missing(self, error: CorruptJournal) -> AnabranchError:
+        """The error for a frame that is missing: a newer owner may have released and purged it."""
+        failure = await self._failure("a frame is missing")
+        return failure if isinstance(failure, Deposed) else error
 
     async def release(self, applied_sequence: int) -> None:
         """See `ContainerLog.release`. If the stream cannot be purged now, a later call does it."""
