@@ -9,7 +9,7 @@ from anabranch.segstore.adapters.jetstream_log import view as view_module
 from anabranch.segstore.adapters.jetstream_log.view import StreamView
 from anabranch.segstore.adapters.jetstream_log.window import Sent, WholeFrame
 from anabranch.segstore.domain.log.stream.messages import Kind, Message
-from anabranch.segstore.domain.log.stream.purging import Purge
+from anabranch.segstore.domain.log.stream.purging import Purge, purge_after
 from anabranch.segstore.domain.log.stream.resolve import Resolution, StreamFrame, Verdict
 from anabranch.segstore.ports_stream import PublishUnknown
 
@@ -43,7 +43,6 @@ def void_messages_replayed() -> AbstractContextManager[object]:
 
 def opening_purged() -> AbstractContextManager[object]:
     """A release removes the opening that governs the first kept frame."""
-    purge_after = view_module.purge_after
 
     def purge(frames: Sequence[StreamFrame], applied: int, epoch: int, opening_place: int) -> Purge:
         chosen = purge_after(frames, applied, epoch, opening_place)

@@ -5,11 +5,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from nats.aio.client import Client
 
 from anabranch.common.adapters.local_disk import LocalDisk
-from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.ids import SeededIds, SystemIds
+from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.storage.ports import Disk
 from anabranch.segstore.adapters.jetstream_log.log import StreamLog
+from anabranch.segstore.adapters.jetstream_log.nats_stream import (
+    CheckSynced,
+    NatsStream,
+    NatsStreams,
+)
+from anabranch.segstore.adapters.jetstream_log.sync_check import unchecked
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from kit.deferred_commits import DeferredCommits
@@ -76,6 +86,43 @@ def _on_simulated_servers() -> ServerPlace:
     )
 
 
+def _on_nats(url: str) -> ServerPlace:
+    """Streams of a NATS server, which the tests of a session share: a name may be taken already."""
+    runner = asyncio.Runner()
+    loop, clock = runner.get_loop(), SystemClock()
+    client = runner.run(connect_nats(nats_target(url), "test"))
+    streams = OwnStreams(client, clock, replicas=1, check_synced=unchecked)
+    runner.run(streams.listen())
+    sender = loop.create_task(streams.run())
+
+    async def end() -> None:
+        sender.cancel()
+        await close_nats(client)
+
+    return ServerPlace(
+        runner, lambda spawn: StreamLog(streams, around_of(loop, spawn), SystemIds()), end
+    )
+
+
+class OwnStreams(NatsStreams):
+    """Streams whose names no other test uses."""
+
+    def __init__(
+        self, client: Client, clock: Clock, *, replicas: int, check_synced: CheckSynced
+    ) -> None:
+        super().__init__(client, clock, replicas=replicas, check_synced=check_synced)
+        self._run = SystemIds().new_id()
+
+    def stream(self, log_id: str) -> NatsStream:
+        return super().stream(f"{log_id}-{self._run}")
+
+    async def create(self, log_id: str) -> None:
+        await super().create(f"{log_id}-{self._run}")
+
+    async def delete(self, log_id: str) -> None:
+        await super().delete(f"{log_id}-{self._run}")
+
+
 @pytest.fixture(params=list(OWN))
 def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnPlace]:
     """A place in the process."""
@@ -84,10 +131,15 @@ def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnPlace]:
     place.close()
 
 
-@pytest.fixture(params=[*OWN, "stream-simulated"])
+@pytest.fixture(params=[*OWN, "stream-simulated", "stream-nats"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyPlace]:
     """Any place."""
-    own = OWN.get(request.param)
-    place = own(tmp_path) if own is not None else _on_simulated_servers()
+    place: AnyPlace
+    if request.param == "stream-nats":
+        place = _on_nats(request.getfixturevalue("nats_server").url)
+    elif request.param == "stream-simulated":
+        place = _on_simulated_servers()
+    else:
+        place = OWN[request.param](tmp_path)
     yield place
     place.close()

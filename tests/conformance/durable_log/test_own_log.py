@@ -96,9 +96,9 @@ def test_a_log_that_was_removed_pins_no_others_frames(own: OwnPlace) -> None:
     kept.ready()
     own.settle()
     log.close()
-    assert own.replayed(own.call(own.open().open_log(1, "log-1", 2, ScriptedSource()))) == {
-        1: b"kept"
-    }
+    again: DurableDataLog = own.open()
+    view = own.call(again.open_log(1, "log-1", 2, ScriptedSource()))
+    assert own.replayed(view) == {1: b"kept"}
 
 
 def test_a_container_opened_again_in_the_process_deposes_its_older_view(

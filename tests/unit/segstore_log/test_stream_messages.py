@@ -3,6 +3,7 @@
 import pytest
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
+from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.domain.log.stream.messages import (
     HEADER_SIZE_BYTES,
     FrameFields,
@@ -24,8 +25,11 @@ OPENING = Opening(Link(6, 41, 0xCAFEBABE, 999), 1_700_000_000_000_000_000, bytes
 
 def parts(payload: bytes, size_max: int = 100) -> list[bytes]:
     link = Link(7, 11, 0xBEEF)
-    halves = [payload[:5], memoryview(payload)[5:]]
-    return [data for data, _ in encode_parts(FIELDS, halves, size_max, link, 9, SEED)]
+    halves: list[Buffer] = [payload[:5], memoryview(payload)[5:]]
+    messages = encode_parts(
+        FIELDS, halves, part_size_max=size_max, link=link, confirmed=9, seed=SEED
+    )
+    return [data for data, _ in messages]
 
 
 def test_the_bytes_of_messages_never_change() -> None:

@@ -78,7 +78,9 @@ def resolved(told: Story) -> tuple[Resolution, list[int]]:
     """The result, and the places of the messages that count."""
     found = Resolution(0)
     counting = [
-        place for place, *message in told.stored if found.add(place, *message) is Verdict.COUNTS
+        place
+        for place, message, opening in told.stored
+        if found.add(place, message, opening) is Verdict.COUNTS
     ]
     return found, counting
 

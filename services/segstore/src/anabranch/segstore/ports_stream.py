@@ -53,8 +53,9 @@ class RemoteStream(Protocol):
     def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
         """Send a message that expects the stream to end at `expected_last`, and do not wait.
 
-        None: it is stored wherever the stream ends. Messages are sent in the order of the calls. The result is the message's place; the future
-        raises PublishRefused or PublishUnknown, or stays open if no answer comes.
+        With None, it is stored wherever the stream ends. Messages are sent in the order of the
+        calls. The result is the message's place; the future raises PublishRefused or
+        PublishUnknown, or stays open if no answer comes.
         """
         ...
 

@@ -132,7 +132,12 @@ class StreamView:
         first = self._link.number + 1
         parts = list(
             encode_parts(
-                fields, contents.payload, self._part_size, self._link, self._confirmed, self._seed
+                fields,
+                contents.payload,
+                part_size_max=self._part_size,
+                link=self._link,
+                confirmed=self._confirmed,
+                seed=self._seed,
             )
         )
         for index, (data, crc) in enumerate(parts):

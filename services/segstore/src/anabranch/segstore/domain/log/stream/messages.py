@@ -139,6 +139,7 @@ def decode_opening(payload: Buffer) -> Opening:
 def encode_parts(
     fields: FrameFields,
     payload: Sequence[Buffer],
+    *,
     part_size_max: int,
     link: Link,
     confirmed: int,
@@ -181,4 +182,7 @@ def decode_message(data: bytes, seed: int, place: int) -> tuple[Message, memoryv
     ):
         raise CorruptJournal("a message of the log is damaged", place=place)
     _, _, kind, _, *rest = fields
-    return Message(Kind(kind), *rest, crc), payload
+    if kind not in (Kind.OPENING, Kind.FRAME):
+        raise CorruptJournal("a message of the log has an unknown kind", place=place, kind=kind)
+    header = (Kind(kind), *rest, crc)
+    return Message(*header), payload
