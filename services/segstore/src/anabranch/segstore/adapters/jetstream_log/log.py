@@ -3,7 +3,7 @@
 A log is bound to no store: any process that reaches the servers opens it under a higher container
 epoch. A failure of one log ends its container alone, never the store.
 
-State owned: the open views.
+State owned: the open views, and the last message of each log that this process saw confirmed.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from anabranch.common.errors import AnabranchError, Deposed, LogNotHere, Unavail
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.jetstream_log.opening import (
     ANSWER_S,
+    Confirmed,
     OpenedStream,
     StreamOpening,
 )
@@ -46,6 +47,8 @@ class StreamLog:
         self._ids = ids
         self._views: dict[int, StreamView] = {}
         self._epochs: dict[int, int] = {}
+        self._confirmed: dict[str, Confirmed] = {}
+        """By log id: what the last view of this process knew to be durable."""
         self._failure: AnabranchError | None = None
 
     # --- ports.DurableDataLog -----------------------------------------------------------------
@@ -103,6 +106,7 @@ class StreamLog:
         assert view is None or view.ended, "the log is in use"
         if log_id:
             await self._streams.delete(log_id)
+            self._confirmed.pop(log_id, None)
 
     async def open_log(
         self, container: int, log_id: str, container_epoch: int, source: FrameSource
@@ -120,12 +124,14 @@ class StreamLog:
         self._epochs[container] = container_epoch
         older = self._views.pop(container, None)
         if older is not None:
+            self._confirmed[older.log_id] = older.confirmed
             older.fail(Deposed("the container was opened again", container_epoch=container_epoch))
         seed = log_seed(log_id)
         stream = self._streams.stream(log_id)
         opening = StreamOpening(
             stream, self._around.clock, container=container, container_epoch=container_epoch,
             log_id=log_id, seed=seed, nonce=self._ids.new_bytes(),
+            confirmed=self._confirmed.get(log_id),
         )  # fmt: skip
         opened: OpenedStream = await opening.run(facts)
         self._check_open()

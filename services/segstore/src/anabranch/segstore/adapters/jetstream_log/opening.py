@@ -59,8 +59,19 @@ class OpenedStream:
     link: Link
 
 
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The last message that an earlier view of this process knew to be durable."""
+
+    container_epoch: int
+    number: int
+
+
 class StreamOpening:
-    """One opening of a container's log under one container epoch."""
+    """One opening of a container's log under one container epoch.
+
+    `confirmed`: what the stream must hold unless a later epoch was opened since.
+    """
 
     def __init__(
         self,
@@ -72,6 +83,7 @@ class StreamOpening:
         log_id: str,
         seed: int,
         nonce: bytes,
+        confirmed: Confirmed | None = None,
     ) -> None:
         self._stream = stream
         self._clock = clock
@@ -80,6 +92,7 @@ class StreamOpening:
         self._log_id = log_id
         self._seed = seed
         self._nonce = nonce
+        self._confirmed = confirmed
 
     async def run(self, facts: StreamFacts) -> OpenedStream:
         """Open the log. Raises Deposed, LogNotHere, CorruptJournal, FormatTooNew, Unavailable."""
@@ -117,6 +130,20 @@ class StreamOpening:
                 "the container was already opened under this epoch or a higher one",
                 container=self._container, container_epoch=self._epoch,
                 highest=found.highest_epoch,
+            )  # fmt: skip
+        self._check_confirmed(found.end)
+
+    def _check_confirmed(self, end: Link) -> None:
+        """Raises Unavailable if the stream lacks what it confirmed to this process."""
+        known = self._confirmed
+        if known is None or end.container_epoch > known.container_epoch:
+            return
+        if (end.container_epoch, end.number) < (known.container_epoch, known.number):
+            raise Unavailable(
+                "the log's stream lacks messages that it confirmed before",
+                remedy="wait for the stream's leader; if no server has them, the last acknowledged "
+                "events are lost: see docs/operations.md",
+                log_id=self._log_id, number=known.number, found=end.number,
             )  # fmt: skip
 
     def _not_here(self) -> LogNotHere:

@@ -31,7 +31,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.logger import get_logger
 from anabranch.segstore.adapters.group import FRAME_SIZE_BYTES_AIM, Schedule
 from anabranch.segstore.adapters.jetstream_log.frames import Frames, read_frames
-from anabranch.segstore.adapters.jetstream_log.opening import OpenedStream
+from anabranch.segstore.adapters.jetstream_log.opening import Confirmed, OpenedStream
 from anabranch.segstore.adapters.jetstream_log.window import Sent, WholeFrame, Window
 from anabranch.segstore.domain.log.stream.messages import (
     HEADER_SIZE_BYTES,
@@ -103,6 +103,11 @@ class StreamView:
     @property
     def log_id(self) -> str:
         return self._log_id
+
+    @property
+    def confirmed(self) -> Confirmed:
+        """The last message that is known to be durable; message 0 is the opening."""
+        return Confirmed(self.container_epoch, self._confirmed)
 
     # --- appending ----------------------------------------------------------------------------
 

@@ -67,6 +67,13 @@ def choose_log(
     if named is not None and named.log_id == here.listed and not named.closed:
         return here.listed
     if placed and (newest is None or not newest.closed):
+        if not here.listing:
+            raise LogNotHere(
+                "the container's log is not on the NATS servers",
+                remedy="restore its stream on the servers; if it is lost for good, "
+                       f"`anabranch container abandon-tail {container} --to STORE`",
+                container=container, log_id=placed,
+            )  # fmt: skip
         raise LogNotHere(
             "the container's log is not in this store's journal",
             remedy="start the store with the data directory that holds the log; if it is lost "
