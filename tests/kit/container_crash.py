@@ -58,7 +58,7 @@ from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.container_driver import ManualTime
 from kit.fixed_catalog import run_at_once
 from kit.history import History, HistoryViolation, Place, make_event
-from kit.log_driver import Callbacks
+from kit.log_driver import Callbacks, replayed_frames
 from kit.rng import seeded
 from kit.simdisk import Crashed, RandomSurvival, SimDisk
 from kit.store_parts import a_throttle, surroundings
@@ -167,7 +167,7 @@ class CrashingContainer:
         container = self._container_type(0, self._epoch, self._tier_two, around)
         log = run_at_once(self._journal.open_log(0, log_id, self._epoch, container))
         replay = Replay(container, self._tier_two)
-        for frame in log.replay(self._tier_two.applied_sequence):
+        for frame in replayed_frames(log, self._tier_two.applied_sequence):
             self._wait(replay.apply(frame))
         container.serve(log)
         self._container, self._log_id = container, log_id

@@ -46,6 +46,7 @@ from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.tiering.eviction import evict
 from kit.fixed_catalog import FixedCatalog, run_at_once
+from kit.log_driver import read_frame, replayed_frames
 from kit.store_parts import a_throttle, surroundings
 
 SEGMENT = "scope/stream/0.#epoch.0"
@@ -148,7 +149,7 @@ class ContainerDriver:
         self.container = self._container_type(0, self._epoch, stored, around)
         view = run_at_once(self.log.open_log(0, LOG_ID, self._epoch, self.container))
         replay = Replay(self.container, stored)
-        for frame in view.replay(stored.applied_sequence):
+        for frame in replayed_frames(view, stored.applied_sequence):
             run_at_once(replay.apply(frame))
         self.container.serve(view)
 
@@ -364,4 +365,4 @@ class ContainerDriver:
         state = self.known(segment)
         index = self.container.applied.index.get(getattr(state, "number", 0))
         assert index is not None
-        return index.fetch(index.front, index.length, self.container.log.read)
+        return index.fetch(index.front, index.length, read_frame(self.container.log))

@@ -19,7 +19,7 @@ from anabranch.segstore.domain.log.scan import TornTail
 from anabranch.segstore.ports import ContainerLog
 from kit.deferred_commits import DeferredCommits
 from kit.fixed_catalog import run_at_once
-from kit.log_driver import Callbacks, ScriptedSource
+from kit.log_driver import Callbacks, ScriptedSource, replayed_frames
 from kit.rng import seeded
 from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SimDisk, When
 
@@ -82,7 +82,7 @@ class Process:
             self.views[container] = view
             ledger = self.ledgers[container]
             last = ledger.released
-            for frame in view.replay(ledger.released):
+            for frame in replayed_frames(view, ledger.released):
                 last = frame.first_sequence + frame.count - 1
             source.next_sequence = last + 1
             self.durable[container] = last
@@ -225,7 +225,7 @@ def check(disk: SimDisk, ledgers: dict[int, Ledger], life: int = 100) -> tuple[T
 
 
 def _replayed(view: ContainerLog, ledger: Ledger) -> Iterator[tuple[int, bytes]]:
-    for frame in view.replay(ledger.released):
+    for frame in replayed_frames(view, ledger.released):
         yield frame.first_sequence, frame.payload
 
 

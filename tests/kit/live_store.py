@@ -13,9 +13,11 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Endpoint, Placement
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.jetstream_log.log import StreamLog
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
 from anabranch.segstore.handlers.control import ControlDesk
+from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
@@ -29,7 +31,9 @@ from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from kit.sim_stream import SimClient, SimServers
 from kit.store_parts import a_store, a_throttle, surroundings
+from kit.stream_log import around_of
 from kit.table_parts import table_parts
 
 NODE = "node-1"
@@ -42,6 +46,8 @@ class World:
     containers: int = 1
     node: str = NODE
     frames: MemoryFrames = field(default_factory=lambda: MemoryFrames("a-journal"))
+    servers: SimServers | None = None
+    """Servers with the logs of all stores, in place of the store's own log."""
     storage: MemoryChunkStorage = field(default_factory=MemoryChunkStorage)
     placements: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
     indexes: MemoryIndexes = field(default_factory=MemoryIndexes)
@@ -87,8 +93,9 @@ async def live_store(
     throttle = a_throttle(throttle_limits)
     around = surroundings(clock, cache, throttle, call_later)
     placements = Placements(world.placements, world.node)
-    log = MemoryLog(world.frames, asyncio.get_running_loop().call_soon)
+    world.frames.owner += world.servers is not None
     ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
+    log = _log_of(world, ids)
     tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)
 
     new_keeper = partial(
@@ -128,6 +135,13 @@ async def live_store(
             desk.stop_reads(Unavailable("the store is stopping"))
             following.cancel()
     log.close()
+
+
+def _log_of(world: World, ids: SeededIds) -> DurableDataLog:
+    loop = asyncio.get_running_loop()
+    if world.servers is None:
+        return MemoryLog(world.frames, loop.call_soon)
+    return StreamLog(SimClient(world.servers), around_of(loop, loop.create_task), ids)
 
 
 async def _all_open(world: World, store: Store, changed: asyncio.Event) -> None:

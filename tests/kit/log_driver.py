@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.storage.ports import Buffer
-from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress
+from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress, ReplayedFrame
+from kit.fixed_catalog import run_at_once
 
 
 class Callbacks:
@@ -74,6 +75,26 @@ class ScriptedSource:
         self.journal_failures.append(error)
 
 
+def read_frame(log: ContainerLog) -> Callable[[LogAddress], bytes]:
+    """Reads a frame of a log whose adapter does not wait."""
+    return lambda address: run_at_once(log.read_aside(address))
+
+
+def replayed_frames(log: ContainerLog, after_sequence: int = 0) -> list[ReplayedFrame]:
+    """What a log in this process replays; its adapter must not wait."""
+    return run_at_once(_collected(log, after_sequence))
+
+
 def replayed(log: ContainerLog, after_sequence: int = 0) -> dict[int, bytes]:
-    """What the log replays: first sequence → payload."""
-    return {frame.first_sequence: frame.payload for frame in log.replay(after_sequence)}
+    """What a log in this process replays: first sequence → payload."""
+    return run_at_once(replay_of(log, after_sequence))
+
+
+async def replay_of(log: ContainerLog, after_sequence: int = 0) -> dict[int, bytes]:
+    """What any log replays: first sequence → payload."""
+    frames = await _collected(log, after_sequence)
+    return {frame.first_sequence: frame.payload for frame in frames}
+
+
+async def _collected(log: ContainerLog, after_sequence: int) -> list[ReplayedFrame]:
+    return [frame async for frame in log.replay(after_sequence)]

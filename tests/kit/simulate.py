@@ -29,6 +29,7 @@ from kit.journal_scenario import random_journal
 from kit.retention_scenario import random_retention
 from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
+from kit.stream_log_scenario import random_stream_log
 from kit.table_scenario import random_tables
 from kit.transaction_scenario import random_transactions
 from kit.view_scenario import random_view
@@ -44,6 +45,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "tables": random_tables,
     "damage": random_damage,
     "full disk": random_full_disk,
+    "stream log": random_stream_log,
     "control": random_control,
     "defects": random_defect,
     "groups": random_groups,

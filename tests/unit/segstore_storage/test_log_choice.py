@@ -43,3 +43,33 @@ def test_a_log_that_is_elsewhere_and_not_closed_is_never_replaced(
 ) -> None:
     with pytest.raises(LogNotHere):
         choose_log(3, "other", here, newest)
+
+
+FOUND, LACKING = LogsHere("here", False, listing=False), LogsHere(None, False, listing=False)
+
+
+@pytest.mark.parametrize(
+    ("placed", "here", "newest", "chosen"),
+    [
+        pytest.param("", LACKING, None, NEW, id="the first open"),
+        pytest.param("here", FOUND, OPEN, "here", id="any store continues it"),
+        pytest.param("here", FOUND, None, "here", id="tier 2 is lost, which its open reports"),
+        pytest.param("", FOUND, OPEN, "here", id="died after the fence manifest"),
+        pytest.param("here", FOUND, CLOSED, "here", id="closed, but not yet released"),
+        pytest.param("", FOUND, CLOSED, NEW, id="released, so it may be deleted at any time"),
+        pytest.param("", LACKING, OTHER_CLOSED, NEW, id="it came from a journal"),
+        pytest.param("other", FOUND, OPEN, "here", id="a new log, before it was reported"),
+        pytest.param("other", LACKING, OTHER_CLOSED, NEW, id="closed and deleted"),
+        pytest.param("", LACKING, OTHER_OPEN, NEW, id="given up; tier 2 judges whether it may be"),
+    ],
+)
+def test_on_shared_servers_a_container_goes_on_with(
+    placed: str, here: LogsHere, newest: LogBinding | None, chosen: str | None
+) -> None:
+    assert choose_log(3, placed, here, newest) == chosen
+
+
+@pytest.mark.parametrize("newest", [None, OTHER_OPEN])
+def test_a_missing_stream_is_never_replaced(newest: LogBinding | None) -> None:
+    with pytest.raises(LogNotHere, match="NATS servers"):
+        choose_log(3, "other", LACKING, newest)

@@ -12,7 +12,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -32,6 +31,7 @@ from anabranch.common.tier2.state import (
 )
 from anabranch.segstore.domain.container.state import ContainerCut
 from anabranch.segstore.domain.log.pinning import LiveLogFile
+from anabranch.segstore.domain.storage.log_choice import LogsHere
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +120,18 @@ class ContainerLog(Protocol):
         """The source has operations; a group commit will take them soon."""
         ...
 
-    def replay(self, after_sequence: int) -> Iterator[ReplayedFrame]:
+    def replay(self, after_sequence: int) -> AsyncIterator[ReplayedFrame]:
         """Frames found at open that hold operations after `after_sequence`, in order.
 
-        Raises CorruptJournal on a gap in the sequence numbers or a bad frame.
+        Raises CorruptJournal on a gap in the sequence numbers or a bad frame; Unavailable.
         """
         ...
 
-    def read(self, address: LogAddress) -> bytes:
-        """A frame's payload, checksum verified. Raises CorruptJournal."""
-        ...
-
     async def read_aside(self, address: LogAddress) -> bytes:
-        """Like `read`, without blocking commits.
+        """A frame's payload, checksum verified; does not block commits.
 
-        Raises ObjectNotFound if the frame was released, even during the read; CorruptJournal.
+        Raises ObjectNotFound if the frame was released, even during the read; CorruptJournal,
+        Deposed, Unavailable.
         """
         ...
 
@@ -149,35 +146,39 @@ class ContainerLog(Protocol):
 
 
 class DurableDataLog(Protocol):
-    """The process's journal, opened (fenced, scanned, made durable)."""
+    """The place of the logs that a process opens: its own journal, opened (fenced, scanned, made
+    durable), or servers that several processes share."""
 
     @property
     def journal_id(self) -> str: ...
+
+    @property
+    def bound_to_store(self) -> bool:
+        """Whether only this store can open the logs that are here."""
+        ...
 
     @property
     def failure(self) -> AnabranchError | None:
         """The error that ended it for every container; None while it runs."""
         ...
 
-    def logs(self) -> Mapping[int, str]:
-        """The journal's list of logs: container → log id, durable."""
+    async def find_log(self, container: int, log_id: str) -> LogsHere:
+        """The container's log here. A journal has at most one, and tells it whatever `log_id` is;
+        another place only tells whether it has `log_id`. Raises Unavailable."""
         ...
 
     async def create_log(self, container: int, log_id: str) -> None:
-        """Add a log to the list; durable on return. Repeating it with the same id is harmless.
+        """Create a log; durable on return. Repeating it with the same id is harmless.
 
-        Raises ObjectExists if the container has another log here.
+        Raises ObjectExists if the container has another log here; Unavailable.
         """
         ...
 
-    def has_frames(self, container: int) -> bool:
-        """Whether the container's log holds frames that were not released in this process."""
-        ...
-
-    async def remove_log(self, container: int) -> None:
-        """Remove the container's log, with its frames, from the list; durable on return.
+    async def remove_log(self, container: int, log_id: str) -> None:
+        """Remove the container's log, with its frames; durable on return.
 
         A log that the container gets here later is another one. Harmless if there is no log.
+        Raises Unavailable.
         """
         ...
 
@@ -186,9 +187,9 @@ class DurableDataLog(Protocol):
     ) -> ContainerLog:
         """Open the container's view under an epoch above those of all its frames.
 
-        Deposes a view that is still open: its source gets `log_failed`. Raises LogNotHere (not in
-        the list), Deposed (epoch not above), Unavailable (frames of an older view are still being
-        written).
+        Deposes a view that is still open: its source gets `log_failed`. Raises LogNotHere, Deposed
+        (epoch not above), Unavailable (frames of an older view are still being written, or no
+        server answers), CorruptJournal.
         """
         ...
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.settings import NatsSettings
 from anabranch.common.storage.location import ObjectOptions
 
@@ -24,9 +25,16 @@ class SegstoreSettings(NatsSettings):
     """Empty: the directory ``tier2`` in the data directory."""
     tier2_options: ObjectOptions = ObjectOptions()
     """For tier 2 in an object store: as JSON, or one by one as ``…_TIER2_OPTIONS__ENDPOINT``."""
-    journal: Literal["disk", "memory"] = "disk"
-    """``memory``: the store keeps nothing and writes no file; it requires the tier 2
-    ``memory:``."""
+    journal: Literal["disk", "memory", "jetstream"] = "disk"
+    """The home of the containers' logs. ``memory``: the store keeps nothing and writes no file; it
+    requires the tier 2 ``memory:``. ``jetstream``: one NATS stream per container, so that any store
+    can open it."""
+    log_replicas: Literal[1, 3] = 1
+    """The servers that store each log that is created, for ``journal=jetstream``."""
+    log_sync: Literal["checked", "unchecked"] = "checked"
+    """Whether an open requires that every server of a log syncs always."""
+    nats_monitor_urls: str = "http://127.0.0.1:8222"
+    """The monitoring URLs of all NATS servers that store logs, separated by commas."""
     journal_writer: Literal["auto", "inline", "process"] = "auto"
     """Where the journal is written and synced: in the event loop or in a child process; ``auto``
     takes the child process if the disk was slow to sync at the start."""
@@ -91,6 +99,14 @@ class SegstoreSettings(NatsSettings):
     """How long a deleted or merged segment is remembered, so that no late request recreates it."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
+
+    @field_validator("nats_monitor_urls")
+    @classmethod
+    def _check_monitor_urls(cls, urls: str) -> str:
+        for url in urls.split(","):
+            if not is_base_url(url) or not url.startswith("http:"):
+                raise ValueError("not URLs such as http://127.0.0.1:8222, separated by commas")
+        return urls
 
     @property
     def tier2(self) -> str:

@@ -35,6 +35,26 @@ METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
 """The buckets whose objects belong to a backup of the metadata."""
 
 
+def log_stream(log_id: str) -> str:
+    """The JetStream stream that is a container's durable log."""
+    return f"ANA_LOG_{log_id}"
+
+
+def log_messages(log_id: str) -> str:
+    """All subjects of that stream."""
+    return f"ana.log.{log_id}.*"
+
+
+def log_openings(log_id: str) -> str:
+    """The subject of the opening messages in that stream."""
+    return f"ana.log.{log_id}.open"
+
+
+def log_frames(log_id: str) -> str:
+    """The subject of the frames in that stream."""
+    return f"ana.log.{log_id}.frame"
+
+
 def token(name: str) -> str:
     """A scope's or stream's name as one subject token."""
     return name.replace(".", "=")

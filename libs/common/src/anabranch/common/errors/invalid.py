@@ -84,6 +84,14 @@ class MetadataNotSynced(Invalid):
     default_remedy = Remedy("let the NATS server sync always, as docs/operations.md describes")
 
 
+class LogNotSynced(Invalid):
+    """A NATS server of a container's log may lose acknowledged events in a power cut, or cannot be
+    checked. Fields: server."""
+
+    code = "log-not-synced"
+    default_remedy = Remedy("let every NATS server sync always, as docs/operations.md describes")
+
+
 class ReadTokenUnknown(Invalid):
     """A demanded point is beyond the events of the cluster. Fields: shard, sequence."""
 

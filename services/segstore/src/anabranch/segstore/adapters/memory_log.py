@@ -5,7 +5,7 @@ first, as a second opener of a journal's directory would.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import (
@@ -19,6 +19,7 @@ from anabranch.common.errors import (
 from anabranch.segstore.adapters.group import Schedule, gather
 from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.domain.log.replay import FrameEntry, continuous
+from anabranch.segstore.domain.storage.log_choice import LogsHere
 from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
 
 
@@ -52,11 +53,9 @@ class MemoryView:
     def ready(self) -> None:
         self._log.view_ready(self)
 
-    def replay(self, after_sequence: int) -> Iterator[ReplayedFrame]:
-        return self._log.replay(self.container, after_sequence)
-
-    def read(self, address: LogAddress) -> bytes:
-        return self._log.read(address)
+    async def replay(self, after_sequence: int) -> AsyncIterator[ReplayedFrame]:
+        for frame in self._log.replay(self.container, after_sequence):
+            yield frame
 
     async def read_aside(self, address: LogAddress) -> bytes:
         return self._log.read(address)
@@ -93,8 +92,18 @@ class MemoryLog:
     def failure(self) -> AnabranchError | None:
         return self._failure
 
+    @property
+    def bound_to_store(self) -> bool:
+        """See `DurableDataLog`."""
+        return True
+
     def logs(self) -> Mapping[int, str]:
+        """Container → log id."""
         return self._kept.logs
+
+    async def find_log(self, container: int, log_id: str) -> LogsHere:  # noqa: ARG002
+        """See `DurableDataLog`."""
+        return LogsHere(self._kept.logs.get(container), bool(self._kept.entries.get(container)))
 
     async def create_log(self, container: int, log_id: str) -> None:
         self._check_owned()
@@ -104,10 +113,7 @@ class MemoryLog:
                 "this store holds another log of the container", container=container, log_id=known
             )
 
-    def has_frames(self, container: int) -> bool:
-        return bool(self._kept.entries.get(container))
-
-    async def remove_log(self, container: int) -> None:
+    async def remove_log(self, container: int, log_id: str) -> None:  # noqa: ARG002
         self._check_owned()
         assert container not in self._views, "the log is in use"
         self._kept.logs.pop(container, None)

@@ -1,22 +1,30 @@
 """Opens the store's log for as long as the store lives, and keeps its node id.
 
 Both live in the data directory. A store with `journal=memory` keeps its log in memory and draws a
-new node id at every start.
+new node id at every start. With `journal=jetstream` the logs are streams on the NATS servers, over
+a connection of their own, and only the node id is in the data directory.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import structlog
+from nats.aio.client import Client
 
 from anabranch.common.adapters.local_disk import prepare_directory
+from anabranch.common.adapters.nats_connection import close_nats
 from anabranch.common.errors import NodeIdMissing
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.segstore.adapters.jetstream_log.log import StreamLog
+from anabranch.segstore.adapters.jetstream_log.nats_stream import NatsStreams
+from anabranch.segstore.adapters.jetstream_log.sync_check import MonitoredSync, unchecked
+from anabranch.segstore.adapters.jetstream_log.view import Around
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.choice import choose_commits
+from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.recovery import OpenReport
@@ -24,18 +32,60 @@ from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.tracing import Commits
+from anabranch.segstore.wiring.parts import call_later
 
 NODE_ID_FILE = "node-id"
 JOURNAL_DIRECTORY = "journal"
 
+Connect = Callable[[], Awaitable[Client | None]]
+"""Connects to NATS; None if the store is asked to stop first."""
+
 _log = structlog.get_logger(__name__)
 
 
+@asynccontextmanager
+async def opened_log(
+    settings: SegstoreSettings, clock: Clock, ids: IdSource, commits: Commits, connect: Connect
+) -> AsyncIterator[DurableDataLog | None]:
+    """The store's log, open for as long as the block lasts; None if `connect` returns None."""
+    if settings.journal == "jetstream":
+        client = await connect()
+        if client is None:
+            yield None
+            return
+        try:
+            async with _opened_streams(settings, clock, ids, client) as log:
+                yield log
+        finally:
+            await close_nats(client)
+        return
+    with _opened_own(settings, clock, ids, commits) as own:
+        yield own
+
+
+@asynccontextmanager
+async def _opened_streams(
+    settings: SegstoreSettings, clock: Clock, ids: IdSource, client: Client
+) -> AsyncIterator[StreamLog]:
+    monitors = MonitoredSync(settings.nats_monitor_urls.split(","))
+    check = unchecked if settings.log_sync == "unchecked" else monitors.check
+    streams = NatsStreams(client, clock, replicas=settings.log_replicas, check_synced=check)
+    await streams.listen()
+    async with asyncio.TaskGroup() as group:
+        loop = asyncio.get_running_loop()
+        sender = group.create_task(streams.run())
+        log = StreamLog(streams, Around(clock, loop.call_soon, call_later, group.create_task), ids)
+        try:
+            yield log
+        finally:
+            log.close()
+            sender.cancel()
+
+
 @contextmanager
-def opened_log(
+def _opened_own(
     settings: SegstoreSettings, clock: Clock, ids: IdSource, commits: Commits
 ) -> Iterator[DurableDataLog]:
-    """The store's log, open for as long as the block lasts."""
     loop = asyncio.get_running_loop()
     schedule = loop.call_soon
     if settings.journal == "memory":
@@ -91,11 +141,12 @@ def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
     """The node's id: drawn at the first start and kept in the data directory.
 
     Raises NodeIdMissing if the file is missing although the journal has logs. The placements of
-    these logs name the lost id, so a store under a new id would never receive its containers.
+    these logs name the lost id, so a store under a new id would never receive its containers. Logs
+    that are bound to no store do not matter.
     """
     disk = prepare_directory(data_dir)
     if not disk.exists(NODE_ID_FILE):
-        if log.logs():
+        if isinstance(log, Journal | MemoryLog) and log.logs():
             raise NodeIdMissing(
                 "the file with the node's id is missing, although the journal holds logs",
                 path=f"{disk.root}/{NODE_ID_FILE}", journal=log.journal_id,

@@ -1,5 +1,7 @@
 """Runs a store in a process: opens its resources in order and closes them in reverse order."""
 
+from functools import partial
+
 import structlog
 from nats.aio.client import Client
 
@@ -36,9 +38,12 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     commits = Commits(metrics, clock, clock.now_ns)
     _log.info("settings", **settings.describe())
     lifetime.set_ready("journal", False, "the store reads it")
-    with opened_log(settings, clock, ids, commits) as log:
+    connect = partial(_connect, settings.nats, clock, back_off_s, lifetime)
+    async with opened_log(settings, clock, ids, commits, connect) as log:
+        if log is None:
+            return
         lifetime.set_ready("journal", False, "starting")
-        keeps = settings.journal == "disk"
+        keeps = settings.journal != "memory"
         node_id = kept_node_id(settings.data_dir, ids, log) if keeps else ids.new_id()
         storage = await open_chunk_storage(
             settings.tier2,
@@ -47,7 +52,7 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
             limit_s=TIER_TWO_CALL_S_MAX,
             options=settings.tier2_options,
         )
-        client = await _connect(settings.nats, clock, back_off_s, lifetime)
+        client = await connect()
         if client is None:
             return
         try:

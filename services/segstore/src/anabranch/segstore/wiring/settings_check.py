@@ -28,9 +28,9 @@ def check_settings(settings: SegstoreSettings) -> None:
             journal=settings.journal,
             tier2=settings.tier2,
         )
-    if in_memory and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
+    if settings.journal != "disk" and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
         raise InvalidSetting(
-            "the data directory holds a journal, but a store in memory would not read it",
+            "the data directory holds a journal, which a store without one would not read",
             remedy="set ANABRANCH_SEGSTORE_JOURNAL=disk, or name another directory",
             data_dir=str(settings.data_dir),
         )

@@ -40,6 +40,7 @@ from anabranch.segstore.adapters.journal.recovery import OpenReport, Recovered, 
 from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.domain.log.replay import continuous
+from anabranch.segstore.domain.storage.log_choice import LogsHere
 from anabranch.segstore.ports import CommitWatch, FrameSource, LogAddress, ReplayedFrame
 
 FILE_SIZE_BYTES_DEFAULT = 64 * 1024 * 1024
@@ -90,8 +91,16 @@ class Journal:
     def failure(self) -> AnabranchError | None:
         return self._ownership.failure
 
+    @property
+    def bound_to_store(self) -> bool:
+        return True
+
     def logs(self) -> Mapping[int, str]:
+        """The journal's list of logs: container → log id, durable."""
         return self._logs
+
+    async def find_log(self, container: int, log_id: str) -> LogsHere:  # noqa: ARG002
+        return LogsHere(self._logs.get(container), self._live.has_frames(container))
 
     async def create_log(self, container: int, log_id: str) -> None:
         self._ownership.check_alive()
@@ -108,10 +117,7 @@ class Journal:
             layout.create_log(self._disk, container, log_id, f"{self._epoch:08x}")
         self._logs[container] = log_id
 
-    def has_frames(self, container: int) -> bool:
-        return self._live.has_frames(container)
-
-    async def remove_log(self, container: int) -> None:
+    async def remove_log(self, container: int, log_id: str) -> None:  # noqa: ARG002
         self._ownership.check_alive()
         assert container not in self._group.views, "the log is in use"
         if self._group.is_writing(container):

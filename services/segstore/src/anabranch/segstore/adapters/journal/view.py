@@ -1,6 +1,6 @@
 """One container's part of the journal, under one container epoch."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from anabranch.segstore.ports import FrameSource, LogAddress, ReplayedFrame
@@ -27,11 +27,9 @@ class JournalView:
     def ready(self) -> None:
         self._journal.view_ready(self)
 
-    def replay(self, after_sequence: int) -> Iterator[ReplayedFrame]:
-        return self._journal.replay(self.container, after_sequence)
-
-    def read(self, address: LogAddress) -> bytes:
-        return self._journal.read(self.container, address)
+    async def replay(self, after_sequence: int) -> AsyncIterator[ReplayedFrame]:
+        for frame in self._journal.replay(self.container, after_sequence):
+            yield frame
 
     async def read_aside(self, address: LogAddress) -> bytes:
         return await self._journal.read_aside(self.container, address)

@@ -1,4 +1,6 @@
-"""Chooses the log with which a container continues in this journal: an existing one, or a new one.
+"""Chooses the log with which a container continues at this store: an existing one, or a new one.
+
+In a journal:
 
     the journal has the log that the placement names           → that one
     tier 2's newest manifest continues in the journal's log    → that one
@@ -11,6 +13,18 @@ journal that neither the placement nor tier 2 names thus served no container tha
 Either an open that did not complete created it, and its fence manifest may still appear, so a log
 without frames remains the one to use. Or an operator gave it up, and the container has lived
 elsewhere since.
+
+On servers that several stores share, there is no list of a container's logs, so tier 2 always tells
+which log to look for:
+
+    tier 2's newest manifest names an open log that exists     → that one
+    it names a closed log that the placement names, too        → that one, if it exists
+    tier 2 has no manifest, and the placement's log exists     → that one
+    the placement names a log that is missing and not closed   → LogNotHere
+    otherwise                                                  → a new one
+
+There, the store that closed a log deletes it once the placement names it no more. A placement that
+does not name the closed log is thus the reason not to continue it.
 """
 
 from dataclasses import dataclass
@@ -21,34 +35,56 @@ from anabranch.common.tier2.manifest import LogBinding
 
 @dataclass(frozen=True, slots=True)
 class LogsHere:
-    """The journal's log of the container: its id, if there is one, and whether it holds frames."""
+    """The container's log here: its id, if there is one, and whether it holds frames.
+
+    `listing`: whether `listed` is all that the container has here, as in a journal; otherwise it
+    tells only of the log that was looked for.
+    """
 
     listed: str | None
     has_frames: bool
+    listing: bool = True
 
 
 def is_plain(placed: str, here: LogsHere) -> bool:
     """Whether the choice does not depend on tier 2. `placed`: the placement's log id, or ""."""
-    return here.listed == (placed or None)
+    return here.listing and here.listed == (placed or None)
 
 
 def choose_log(
     container: int, placed: str, here: LogsHere, newest: LogBinding | None
 ) -> str | None:
-    """The id of the log to open; None for a new one, before which an existing one is removed.
+    """The id of the log to open; None for a new one, before which a listed one is removed.
 
     `newest`: the log of the newest manifest, if there is one; ignored if the choice is plain.
     Raises LogNotHere.
     """
     if is_plain(placed, here):
         return here.listed
-    if newest is not None and newest.log_id == here.listed and not newest.closed:
+    named = newest
+    if not here.listing:
+        named = _shared_log(placed, newest)
+    if named is not None and named.log_id == here.listed and not named.closed:
         return here.listed
     if placed and (newest is None or not newest.closed):
+        if not here.listing:
+            raise LogNotHere(
+                "the container's log is not on the NATS servers",
+                remedy="restore its stream on the servers; if it is lost for good, "
+                       f"`anabranch container abandon-tail {container} --to STORE`",
+                container=container, log_id=placed,
+            )  # fmt: skip
         raise LogNotHere(
             "the container's log is not in this store's journal",
             remedy="start the store with the data directory that holds the log; if it is lost "
                    f"for good, `anabranch container abandon-tail {container} --to STORE`",
             container=container, log_id=placed,
         )  # fmt: skip
-    return None if here.has_frames else here.listed
+    return here.listed if here.listing and not here.has_frames else None
+
+
+def _shared_log(placed: str, newest: LogBinding | None) -> LogBinding:
+    """The log to continue on shared servers; closed if none is."""
+    if newest is None or newest.log_id == placed:
+        return LogBinding(placed)
+    return newest

@@ -42,7 +42,7 @@ from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.workflow.containment import naming_defects
 from anabranch.segstore.domain.container.life import Restart, after_failure
-from anabranch.segstore.domain.storage.log_choice import LogsHere, choose_log, is_plain
+from anabranch.segstore.domain.storage.log_choice import choose_log, is_plain
 from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
 from anabranch.segstore.shell.container.contained_source import ContainedSource
 from anabranch.segstore.shell.container.container import Container
@@ -122,7 +122,7 @@ async def open_container(
     )
     try:
         replay = Replay(opened, tier_two)
-        for frame in log.replay(tier_two.applied_sequence):
+        async for frame in log.replay(tier_two.applied_sequence):
             await replay.apply(frame)
             await around.clock.sleep(0)
         opened.serve(log)
@@ -147,18 +147,20 @@ async def open_container(
 
 
 async def _log_of(placement: Placement, tiers: Tiers) -> str:
-    """The id of the log to continue, which is in the journal's list. Raises LogNotHere."""
+    """The id of the log to continue, which exists here. Raises LogNotHere, Unavailable."""
     container, log = placement.container, tiers.log
-    here = LogsHere(log.logs().get(container), log.has_frames(container))
+    here = await log.find_log(container, placement.log_id)
     newest = None
     if not is_plain(placement.log_id, here):
         newest = await tiers.open_tier_two.newest_log(container)
+        if newest is not None and newest.log_id != placement.log_id:
+            here = await log.find_log(container, newest.log_id)
     chosen = choose_log(container, placement.log_id, here, newest)
     if chosen is not None:
         return chosen
-    if here.listed is not None:
+    if here.listing and here.listed is not None:
         _log.warning("removed an obsolete log", container=container, log=here.listed)
-        await log.remove_log(container)
+        await log.remove_log(container, here.listed)
     log_id = tiers.ids.new_id()
     await log.create_log(container, log_id)
     return log_id
@@ -247,6 +249,8 @@ class ContainerKeeper:
         self._store_failed = store_failed
         self._restarts = 0
         self._taken: Placement | None = None
+        self._log_id = ""
+        """The log of the last opening."""
         self._asked_to_leave = asyncio.Event()
         self.gave_up_epoch = 0
         """The container epoch under which the keeper gave up, until an operator enables the
@@ -304,6 +308,7 @@ class ContainerKeeper:
         self.note_target(taken.target)
         opened = await open_container(taken, self._tiers, self._around, self._limits, self._tables)
         container = opened.container
+        self._log_id = container.log.log_id
 
         def ended() -> None:
             self._store.closed(opened)
@@ -334,7 +339,9 @@ class ContainerKeeper:
         """
         assert self._taken is not None
         attempts = 0
-        await self._tiers.log.remove_log(self._container)
+        log = self._tiers.log
+        if log.bound_to_store:
+            await log.remove_log(self._container, self._log_id)
         while True:
             try:
                 released = await self._tiers.placements.release(self._taken)
@@ -344,7 +351,20 @@ class ContainerKeeper:
                 await self._around.clock.sleep(self._around.back_off_s(attempts))
                 continue
             _log.info("the container was released", container=self._container, to=released.owner)
-            return self._tiers.placements.is_mine(released)
+            break
+        if not log.bound_to_store:
+            await self._remove_shared_log()
+        return self._tiers.placements.is_mine(released)
+
+    async def _remove_shared_log(self) -> None:
+        """Delete the closed log, which no other store continues since the placement was released.
+
+        If that fails, only its stream is left behind.
+        """
+        try:
+            await self._tiers.log.remove_log(self._container, self._log_id)
+        except Unavailable as failure:
+            self._log_failure("the stream of the closed log was not deleted", failure)
 
     def _ends_store(self, error: AnabranchError) -> bool:
         """Whether the failure ends the whole store, because this process cannot open the

@@ -1,0 +1,1 @@
+"""A container's durable log as one stream of a remote event log, such as NATS JetStream."""

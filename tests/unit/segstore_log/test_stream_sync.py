@@ -1,0 +1,64 @@
+"""An open of a log requires that every server of its stream syncs always."""
+
+import pytest
+
+from anabranch.common.errors import LogNotSynced, Unavailable
+from anabranch.segstore.adapters.jetstream_log import sync_check
+from anabranch.segstore.adapters.jetstream_log.sync_check import MonitoredSync, synced_server
+from kit.fixed_catalog import run_at_once
+
+Answers = dict[str, object]
+
+
+def answer(name: str, *, synced: bool) -> Answers:
+    return {"server_name": name, "jetstream": {"config": {"sync_always": synced}}}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    found: Answers = {}
+
+    async def ask(url: str, page: str) -> object:
+        assert page == "varz"
+        if url not in found:
+            raise Unavailable("nobody listens")
+        return found[url]
+
+    monkeypatch.setattr(sync_check, "ask_monitor", ask)
+    return found
+
+
+def test_servers_that_all_sync_are_accepted_and_not_asked_again(answers: Answers) -> None:
+    answers |= {"http://1": answer("n1", synced=True), "http://2": answer("n2", synced=True)}
+    sync = MonitoredSync(["http://1", "http://2"])
+    run_at_once(sync.check(("n1", "n2")))
+    answers.clear()
+    run_at_once(sync.check(("n2",)))
+
+
+def test_one_server_that_does_not_sync_is_named(answers: Answers) -> None:
+    answers |= {"http://1": answer("n1", synced=True), "http://2": answer("n2", synced=False)}
+    with pytest.raises(LogNotSynced, match="before they are on the disk") as refused:
+        run_at_once(MonitoredSync(["http://1", "http://2"]).check(("n1", "n2")))
+    assert refused.value.fields["server"] == "n2"
+    assert "sync_interval: always" in refused.value.remedy
+
+
+def test_a_server_that_no_monitoring_port_knows_is_refused(answers: Answers) -> None:
+    answers["http://1"] = answer("n1", synced=True)
+    with pytest.raises(LogNotSynced) as refused:
+        run_at_once(MonitoredSync(["http://1", "http://2"]).check(("n1", "n2")))
+    assert "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({"server_name": "n1", "jetstream": {}}, ("n1", False)),
+        ({"server_name": "n1"}, ("n1", False)),
+        ({"jetstream": {"config": {"sync_always": True}}}, ("", False)),
+        ([], ("", False)),
+    ],
+)
+def test_an_answer_without_the_setting_is_no_promise(told: object, found: tuple[str, bool]) -> None:
+    assert synced_server(told) == found
