@@ -93,8 +93,7 @@ async def live_store(
     throttle = a_throttle(throttle_limits)
     around = surroundings(clock, cache, throttle, call_later)
     placements = Placements(world.placements, world.node)
-    world.frames.owner += world.servers is not None
-    ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
+    ids = _new_ids(world)
     log = _log_of(world, ids)
     tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)
 
@@ -135,6 +134,12 @@ async def live_store(
             desk.stop_reads(Unavailable("the store is stopping"))
             following.cancel()
     log.close()
+
+
+def _new_ids(world: World) -> SeededIds:
+    """Ids that no other life of a store in this world draws."""
+    world.frames.owner += world.servers is not None
+    return SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
 
 
 def _log_of(world: World, ids: SeededIds) -> DurableDataLog:
