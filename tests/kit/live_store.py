@@ -93,8 +93,7 @@ async def live_store(
     throttle = a_throttle(throttle_limits)
     around = surroundings(clock, cache, throttle, call_later)
     placements = Placements(world.placements, world.node)
-    ids = _new_ids(world)
-    log = _log_of(world, ids)
+    log, ids = _log_of(world)
     tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)
 
     new_keeper = partial(
@@ -136,17 +135,14 @@ async def live_store(
     log.close()
 
 
-def _new_ids(world: World) -> SeededIds:
-    """Ids that no other life of a store in this world draws."""
-    world.frames.owner += world.servers is not None
-    return SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
-
-
-def _log_of(world: World, ids: SeededIds) -> DurableDataLog:
+def _log_of(world: World) -> tuple[DurableDataLog, SeededIds]:
+    """The log of the next process of the world's node, and the ids that it draws."""
     loop = asyncio.get_running_loop()
+    own = MemoryLog(world.frames, loop.call_soon)
+    ids = SeededIds(1000 * sum(world.node.encode()) + world.frames.owner)
     if world.servers is None:
-        return MemoryLog(world.frames, loop.call_soon)
-    return StreamLog(SimClient(world.servers), around_of(loop, loop.create_task), ids)
+        return own, ids
+    return StreamLog(SimClient(world.servers), around_of(loop, loop.create_task), ids), ids
 
 
 async def _all_open(world: World, store: Store, changed: asyncio.Event) -> None:
