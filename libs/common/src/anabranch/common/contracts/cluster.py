@@ -3,7 +3,7 @@
 Keys: a node's record under its node id in `subjects.NODES_BUCKET`, a controller's under its id in
 `subjects.CONTROLLERS_BUCKET`, a container's placement under `placement_key` in
 `subjects.PLACEMENTS_BUCKET`, the cluster's constants under `CONSTANTS_KEY` and its leader under
-`LEADER_KEY` in `subjects.CLUSTER_BUCKET`.
+`LEADER_KEY` in `subjects.CLUSTER_BUCKET`, with the drained stores under `DRAINS_KEY`.
 """
 
 import json
@@ -26,6 +26,7 @@ from anabranch.common.model.cluster import (
 
 CONSTANTS_KEY = "constants"
 LEADER_KEY = "leader"
+DRAINS_KEY = "drains"
 
 
 def placement_key(container: int) -> str:
@@ -63,7 +64,7 @@ class _StoredObject(Contract):
 
 
 class StoredNode(_StoredObject):
-    """A `NodeRecord`. Releases that do not know session, beat and stopped ignore them."""
+    """A `NodeRecord`. Older releases ignore the fields that they do not know."""
 
     node_id: str
     host: str
@@ -72,6 +73,10 @@ class StoredNode(_StoredObject):
     session: str = ""
     beat: int = 0
     stopped: bool = False
+    over: bool = False
+    lease_s: float = 0.0
+    rack: str = ""
+    proof: str = ""
 
 
 class StoredController(_StoredObject):
@@ -95,10 +100,10 @@ class StoredLeader(_StoredObject):
 
 class StoredPlacement(_StoredObject):
     """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for an operator or
-    a store; schema 3 added pinning."""
+    a store; schema 3 added pinning, schema 4 the home of the log."""
 
-    schema_supported: ClassVar[int] = 3
-    schema_number: int = 3
+    schema_supported: ClassVar[int] = 4
+    schema_number: int = 4
     container: int
     replicas: tuple[str, ...]
     container_epoch: int = 0
@@ -111,6 +116,13 @@ class StoredPlacement(_StoredObject):
     void: VoidLogs | None = None
     abandoned: Abandonment | None = None
     pinned: bool = False
+    log_home: str = ""
+
+
+class StoredDrains(_StoredObject):
+    """The node ids of the stores that an operator drains, sorted; stored under `DRAINS_KEY`."""
+
+    nodes: tuple[str, ...] = ()
 
 
 class ClusterConstants(_StoredObject):
@@ -137,6 +149,10 @@ def node_to_bytes(node: NodeRecord) -> bytes:
         session=node.session,
         beat=node.beat,
         stopped=node.stopped,
+        over=node.over,
+        lease_s=node.lease_s,
+        rack=node.rack,
+        proof=node.proof,
     ).to_bytes()
 
 
@@ -150,6 +166,10 @@ def node_from_bytes(data: bytes) -> NodeRecord:
         stored.session,
         stored.beat,
         stored.stopped,
+        stored.over,
+        stored.lease_s,
+        stored.rack,
+        stored.proof,
     )
 
 
@@ -206,6 +226,7 @@ def placement_to_bytes(placement: Placement) -> bytes:
         void=placement.void,
         abandoned=placement.abandoned,
         pinned=placement.pinned,
+        log_home=placement.log_home,
     ).to_bytes()
 
 
@@ -225,4 +246,5 @@ def placement_from_bytes(data: bytes) -> Placement:
         void=stored.void,
         abandoned=stored.abandoned,
         pinned=stored.pinned,
+        log_home=stored.log_home,
     )

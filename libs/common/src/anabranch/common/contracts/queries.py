@@ -256,6 +256,12 @@ class ContainerDescription(Contract):
     """For an unavailable container: the time at which the controller saw its store go down."""
     pinned: bool = False
     """An operator has placed it: the leader does not move it until it is unpinned."""
+    log: str = ""
+    """The place of its log: `journal`, which only its store can open, or a place that stores share,
+    such as `jetstream`; empty before its first opening."""
+    lease: Literal["", "held", "lapsed"] = ""
+    """Whether its store may answer reads of it: by the last beat of the store that the controller
+    saw. Empty for a container that needs no lease."""
 
 
 class ContainerList(Contract):
@@ -289,6 +295,17 @@ class NodeDescription(Contract):
     """The number of containers placed on it."""
     containers_open: int = 0
     """The number of containers that it has open."""
+    rack: str = ""
+    """The failure domain of its machine; empty: unknown."""
+    log: str = "journal"
+    """The place of its containers' logs: `journal`, or a place that stores share, such as
+    `jetstream`."""
+    over: bool = False
+    """A controller ended its session, because it was silent for too long."""
+    refused: bool = False
+    """It does not have the join token of the cluster, so it gets no containers."""
+    draining: bool = False
+    """An operator drains it: the leader moves its containers away and gives it none."""
 
 
 class NodeList(Contract):
@@ -328,6 +345,29 @@ class UnpinContainer(Query):
     """→ ContainerPlaced. Lets the leader balance the container again."""
 
     container: int
+
+
+class DrainStore(Query):
+    """→ StoreDrained. The leader moves all containers away from the store, pinned ones too, and
+    gives it none until `UndrainStore`. May be repeated. Raises NodeNotFound."""
+
+    node_id: str
+
+
+class UndrainStore(Query):
+    """→ StoreDrained. The store may have containers again. May be repeated."""
+
+    node_id: str
+
+
+DrainChange = DrainStore | UndrainStore
+
+
+class StoreDrained(Contract):
+    """The store after the request; `node.containers` tells how many are still to move."""
+
+    ok: Literal[True] = True
+    node: NodeDescription
 
 
 PlacementChange = MoveContainer | AbandonTail | EnableContainer | UnpinContainer
@@ -401,5 +441,7 @@ ACTIONS: Mapping[str, Question] = {
     "abandon_tail": Question(AbandonTail, ContainerPlaced),
     "enable_container": Question(EnableContainer, ContainerPlaced),
     "unpin_container": Question(UnpinContainer, ContainerPlaced),
+    "drain_store": Question(DrainStore, StoreDrained),
+    "undrain_store": Question(UndrainStore, StoreDrained),
 }
 """Questions that change something, by name."""

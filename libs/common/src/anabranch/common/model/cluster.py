@@ -17,18 +17,28 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A segment store that announced itself. `journal_id` names its durable log.
+    """A segment store that announced itself.
 
-    `session` is drawn at every start of the process. `beat` grows for as long as it lives;
-    `stopped`: it shut down cleanly. A record without a session is from a release that had none.
+    `stopped` and `over` end the session: the store shut down cleanly, or a controller declared it
+    dead. A record without a session is from a release that had none.
     """
 
     node_id: str
     endpoint: Endpoint
     journal_id: str
+    """The place of its logs: its own journal, or servers that stores share, such as `JETSTREAM`."""
     session: str = ""
+    """Drawn at every start of the process, and again after a session that is over."""
     beat: int = 0
+    """Grows for as long as the store lives."""
     stopped: bool = False
+    over: bool = False
+    lease_s: float = 0.0
+    """How long after it sent a confirmed beat the store relies on its session; 0: it never does."""
+    rack: str = ""
+    """The failure domain of its machine; "" if unknown."""
+    proof: str = ""
+    """Proves that the store has the join token of the cluster: see `model.joining`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,10 @@ class LeaderRecord:
     controller_id: str
     session: str
     term: int
+
+
+JETSTREAM = "jetstream"
+"""The shared place of logs that are streams of NATS JetStream."""
 
 
 class PlacementState(StrEnum):
@@ -118,6 +132,9 @@ class Placement:
     abandoned: Abandonment | None = None
     """The last abandonment, as found by the store that opened the container after it."""
     pinned: bool = False
+    log_home: str = ""
+    """The place of the log `log_id` that stores share, such as `JETSTREAM`; "" if the log is in the
+    owner's journal. Any store with this place can open the container."""
 
     @property
     def owner(self) -> str:

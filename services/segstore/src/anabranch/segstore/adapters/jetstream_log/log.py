@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from anabranch.common.errors import AnabranchError, Deposed, LogNotHere, Unavailable
+from anabranch.common.model.cluster import JETSTREAM
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.jetstream_log.opening import (
     ANSWER_S,
@@ -35,7 +36,7 @@ from anabranch.segstore.ports_stream import (
     StreamFacts,
 )
 
-JOURNAL_ID = "jetstream"
+JOURNAL_ID = JETSTREAM
 
 
 class StreamLog:

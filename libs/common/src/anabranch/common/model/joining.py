@@ -1,0 +1,22 @@
+"""The proof that a store has the join token of its cluster. Pure.
+
+The token is a secret that an operator gives to controllers and stores. Records are readable for
+everybody on the NATS servers, so a store does not write the token into its record, but a code made
+from it, its node id and its session: another store cannot use the code for itself.
+"""
+
+import hashlib
+import hmac
+
+
+def join_proof(token: str, node_id: str, session: str) -> str:
+    """The proof for the record of this node and session; "" without a token."""
+    if not token:
+        return ""
+    said = f"{node_id}/{session}".encode()
+    return hmac.new(token.encode(), said, hashlib.sha256).hexdigest()
+
+
+def may_join(token: str, node_id: str, session: str, proof: str) -> bool:
+    """Whether a store with this proof may join; without a token, every store may."""
+    return not token or hmac.compare_digest(join_proof(token, node_id, session), proof)
