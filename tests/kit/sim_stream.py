@@ -66,8 +66,12 @@ class SimStream:
 class SimServers:
     """The servers: all streams, and the faults of the present moment."""
 
-    def __init__(self, rng: Random, faults: StreamFaults = RELIABLE) -> None:
+    def __init__(
+        self, rng: Random, faults: StreamFaults = RELIABLE, at: "CallAt | None" = None
+    ) -> None:
+        """`at` calls something after a time; by default, on the running loop."""
         self.rng = rng
+        self._at = at or _on_running_loop
         self.faults = faults
         self.streams: dict[str, SimStream] = {}
         self.counts: Counter[str] = Counter()
@@ -136,11 +140,39 @@ class SimServers:
 
     def later(self, seconds_max: float, callback: Callable[[], None]) -> None:
         """Call within this time; in order with other such calls if it is 0."""
-        loop = asyncio.get_running_loop()
-        if seconds_max:
-            loop.call_later(self.rng.random() * seconds_max, callback)
-        else:
-            loop.call_soon(callback)
+        self._at(self.rng.random() * seconds_max if seconds_max else 0.0, callback)
+
+    def purge(self, log_id: str, kind: Kind, below: int) -> None:
+        """Remove the messages of this kind below a place."""
+        stream = self.streams.get(log_id)
+        if stream is None:
+            return
+        for place in [at for at in stream.messages if at < below]:
+            if stream.messages[place][0] is kind:
+                del stream.messages[place]
+
+    def newest_opening(self, log_id: str) -> bytes | None:
+        """The newest opening message."""
+        stream = self.streams.get(log_id)
+        found = [] if stream is None else list(stream.messages.values())
+        return next((data for kind, data in reversed(found) if kind is Kind.OPENING), None)
+
+    def facts(self, log_id: str) -> StreamFacts | None:
+        """The stream as its leader describes it."""
+        stream = self.streams.get(log_id)
+        return None if stream is None else StreamFacts(stream.created, stream.last, ("n1",))
+
+
+CallAt = Callable[[float, Callable[[], None]], object]
+"""Call after so many seconds; calls for one time keep their order."""
+
+
+def _on_running_loop(seconds: float, callback: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    if seconds:
+        loop.call_later(seconds, callback)
+    else:
+        loop.call_soon(callback)
 
 
 class SimClient:
@@ -220,8 +252,7 @@ class SimRemote:
 
     async def describe(self) -> StreamFacts | None:
         await self._client.turn()
-        stream = self._stream
-        return None if stream is None else StreamFacts(stream.created, stream.last, ("n1",))
+        return self._servers.facts(self._log_id)
 
     def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -282,9 +313,7 @@ class SimRemote:
 
     async def newest_opening(self) -> bytes | None:
         await self._client.turn()
-        stream = self._stream
-        found = [] if stream is None else list(stream.messages.values())
-        return next((data for kind, data in reversed(found) if kind is Kind.OPENING), None)
+        return self._servers.newest_opening(self._log_id)
 
     async def purge_below(self, *, frames: int, openings: int) -> None:
         for kind, below in ((Kind.FRAME, frames), (Kind.OPENING, openings)):
@@ -292,12 +321,4 @@ class SimRemote:
             if self._servers.happens(self._servers.faults.purge_failed):
                 self._servers.counts["purges failed"] += 1
                 raise Unavailable("the purge was not confirmed")
-            self._purge(kind, below)
-
-    def _purge(self, kind: Kind, below: int) -> None:
-        stream = self._stream
-        if stream is None:
-            return
-        for place in [at for at in stream.messages if at < below]:
-            if stream.messages[place][0] is kind:
-                del stream.messages[place]
+            self._servers.purge(self._log_id, kind, below)
