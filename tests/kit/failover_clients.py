@@ -181,9 +181,10 @@ class Writer:
         history = self._referee.history
         if first + count - 1 > len(history.attempted.get((self.segment, self.writer_id), [])):
             history.attempt(self.segment, self.writer_id, first, events)
-        self._sent += count
         seen = self._referee.begin(self.segment, self.writer_id)
-        self._first_sent.setdefault(self._sent, seen)
+        for number in range(first, first + count):
+            self._first_sent.setdefault(number, seen)
+        self._sent += count
         append = Append(session=self._session, first_event_number=first, count=count)
         connection.send(append, block)
 
@@ -195,8 +196,8 @@ class Writer:
         if not isinstance(message, Appended) or message.session != self._session:
             return
         last = message.last_event_number
-        sent = self._first_sent.get(last) or self._referee.begin(self.segment)
         try:
+            sent = self._first_sent[last]
             self._referee.appended(
                 self.segment, self.writer_id, last, message.length, reply.container_epoch, sent
             )
