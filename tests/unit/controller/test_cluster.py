@@ -41,7 +41,12 @@ def desk_of(controller: RunningController, *peers: RunningController) -> Cluster
         return [(p.members.me.controller_id, a.model_dump_json().encode()) for p, a in answers]
 
     return ClusterDesk(
-        controller.members, controller.placements, lambda: controller.leadership.leader, tell
+        controller.members,
+        controller.placements,
+        lambda: controller.leadership.leader,
+        tell,
+        controller.balancer,
+        controller.drains,
     )
 
 
