@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anabranch.common.errors import AnabranchError, ConnectionLost, NotFound, Retry, Unknown
+from anabranch.common.errors import AnabranchError, ConnectionLost, Fenced, Retry, Unknown
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -20,6 +20,8 @@ from anabranch.common.wire.messages import (
     Failed,
     FlushContainer,
     GetSegmentInfo,
+    LocateOffset,
+    OffsetLocated,
     ReadSegment,
     SegmentInfo,
     SegmentRead,
@@ -39,7 +41,7 @@ SILENT_S_MAX = 3.0
 """A writer without an acknowledgement for so long sets up again, elsewhere if it is told so."""
 WINDOW = 4
 READ_SIZE_BYTES = 4000
-EXPECTED = (Retry, NotFound, Unknown)
+EXPECTED = (Retry, Fenced, Unknown)
 
 
 class Cluster(Protocol):
@@ -92,7 +94,7 @@ class Clients:
     ) -> Connection:
         """A connection to the segment's store, or to any other. Raises ConnectionLost."""
         stores = self.cluster.serving()
-        if not self.calm and stores and self.rng.random() < 0.2:
+        if not self.calm and stores and self.rng.random() < 0.3:
             node = self.rng.choice(sorted(stores))
         else:
             node = await self.locate(segment, again=again)
@@ -126,17 +128,18 @@ class Writer:
         while True:
             try:
                 await self._live(again=again)
-                again = False
+                again = self._rng.random() < 0.5
+                rest_s = 0.2 if self._clients.calm else self._rng.choice((0.2, 3.0, 6.0))
             except EXPECTED:
-                again = True
-            await asyncio.sleep(self._rng.random() * 0.2)
+                again, rest_s = True, 0.2
+            await asyncio.sleep(self._rng.random() * rest_s)
 
     async def _live(self, *, again: bool) -> None:
         """One connection, until it fails or is given up."""
         connection = await self._clients.connect(self.segment, self._heard, again=again)
         try:
             await self._set_up(connection)
-            until_s = self._clients.cluster.now_s + self._rng.random() * 20
+            until_s = self._clients.cluster.now_s + self._rng.random() * 6
             while self._clients.cluster.now_s < until_s:
                 self._send(connection)
                 self._progress.clear()
@@ -147,7 +150,7 @@ class Writer:
                     raise self._problem
                 if self._ended.is_set():
                     raise ConnectionLost("the session ended")
-                await asyncio.sleep(self._rng.random() * 0.15)
+                await asyncio.sleep(self._rng.random() * 0.5)
         except TimeoutError as error:
             raise ConnectionLost("no acknowledgement") from error
         finally:
@@ -157,9 +160,7 @@ class Writer:
         self._session += 1
         self._ended.clear()
         asked = self._referee.begin(self.segment, self.writer_id)
-        request = SetupAppend(
-            segment=self.segment, writer_id=self.writer_id, session=self._session
-        )
+        request = SetupAppend(segment=self.segment, writer_id=self.writer_id, session=self._session)
         reply = await connection.ask(request, seconds_max=ASK_S_MAX)
         message = checked(reply, self._referee, self.segment)
         assert isinstance(message, AppendSetup)
@@ -256,12 +257,11 @@ class Reader:
         elif draw < 0.8:
             await self._read(connection, segment, asked.length, asked)
         else:
-            content = await read_all(connection, segment, self._referee)
-            assert len(content) >= asked.length, f"{segment}: a stale read of everything"
+            offset = int(asked.length * self._rng.random())
+            start = await boundary(connection, segment, offset, self._referee)
+            await read_all(connection, segment, self._referee, start)
 
-    async def _read(
-        self, connection: Connection, segment: str, offset: int, asked: Seen
-    ) -> None:
+    async def _read(self, connection: Connection, segment: str, offset: int, asked: Seen) -> None:
         wait_ms = self._rng.choice((0, 0, 500))
         request = ReadSegment(
             segment=segment, offset=offset, size_max=READ_SIZE_BYTES, wait_ms=wait_ms
@@ -274,18 +274,26 @@ class Reader:
         self._referee.read(segment, offset, reply.data, at_tail=message.at_tail, asked=asked)
 
 
-async def read_all(connection: Connection, segment: str, referee: Referee) -> bytes:
-    """Everything in the segment. Raises what the store answers."""
+async def boundary(connection: Connection, segment: str, offset: int, referee: Referee) -> int:
+    """The first boundary of an append at or after the offset. Raises what the store answers."""
+    request = LocateOffset(segment=segment, offset=offset)
+    message = checked(await connection.ask(request, seconds_max=ASK_S_MAX), referee, segment)
+    assert isinstance(message, OffsetLocated)
+    return message.offset
+
+
+async def read_all(connection: Connection, segment: str, referee: Referee, start: int = 0) -> bytes:
+    """Everything in the segment from `start` on. Raises what the store answers."""
     content = b""
     while True:
-        asked = referee.begin(segment)
-        request = ReadSegment(segment=segment, offset=len(content), size_max=READ_SIZE_BYTES)
+        asked, offset = referee.begin(segment), start + len(content)
+        request = ReadSegment(segment=segment, offset=offset, size_max=READ_SIZE_BYTES)
         reply = await connection.ask(request, seconds_max=ASK_S_MAX)
         message = checked(reply, referee, segment)
         assert isinstance(message, SegmentRead)
-        referee.read(segment, len(content), reply.data, at_tail=message.at_tail, asked=asked)
+        referee.read(segment, offset, reply.data, at_tail=message.at_tail, asked=asked)
         content += reply.data
-        if message.at_tail and len(content) >= asked.length:
+        if message.at_tail:
             return content
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.common.errors import AnabranchError, ConnectionLost
+from anabranch.common.model.hashing import container_of
 from anabranch.common.wire.messages import (
     Append,
     Appended,
@@ -84,7 +85,12 @@ class StoreSide:
         epoch = 0
         if isinstance(message, Appended | AppendSetup):
             segment = self._segments[message.session]
-            epoch = self._store.find(segment, 0).container.container_epoch
+            number = container_of(segment, self._store.container_count)
+            epoch = next(
+                opened.container.container_epoch
+                for opened in self._store.open_containers()
+                if opened.container.container == number
+            )
         self._send(request_id, Reply(message, container_epoch=epoch))
 
     def _read(self, message: Message, request_id: int, data: Bytes) -> None:

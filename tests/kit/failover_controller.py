@@ -58,7 +58,7 @@ class ControllerProcess:
                 for part in parts:
                     group.create_task(part.serve())
         except* ProcessReplaced:
-            return
+            self.process.kill()
 
     def locate(self, segment: str) -> str:
         """The node id of the store that serves the segment; "" if none. Call it in its process."""

@@ -1,9 +1,13 @@
-"""What goes wrong in a simulated cluster: each run draws some kinds of faults, and their moments."""
+"""What goes wrong in a simulated cluster: each run draws some kinds of faults, and moments."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from kit.failover_services import Ways
+from kit.failover_store import StoreProcess
 from kit.failover_world import World
+from kit.processes import Process
+from kit.rng import Random
 from kit.sim_stream import RELIABLE
 from kit.stream_log_scenario import random_faults
 from kit.ways import Way, WayFaults
@@ -14,92 +18,106 @@ WIPED_MAX = 2
 
 
 def _some_s(world: World, longest: float) -> float:
-    """A time from half a second to `longest`; short ones are more likely."""
-    return 0.5 + (longest - 0.5) * world.rng.random() ** 2
+    """A time from half a second to `longest`; half of them are too long for a lease."""
+    return world.rng.uniform(*world.rng.choice(((0.5, 4.0), (4.0, longest))))
 
 
-def _a_store(world: World) -> str | None:
+def _a_store(world: World) -> StoreProcess | None:
+    """A store that lives, if any does."""
     alive = [name for name, store in sorted(world.stores.items()) if not store.process.dead]
-    return world.rng.choice(alive) if alive else None
+    return world.stores[world.rng.choice(alive)] if alive else None
 
 
-def pause_store(world: World) -> None:
+def _pause(world: World, process: Process, ways: Ways) -> None:
+    """Pause at any moment, or just after something arrived, such as the answer to a beat."""
+    turns, seconds = world.rng.randint(0, 6), _some_s(world, PAUSE_S_MAX)
+    if world.rng.random() < 0.5:
+        process.pause_in(turns, seconds)
+    else:
+        ways.buckets.at_next_arrival = lambda: process.pause_in(turns, seconds)
+
+
+def pause_store(world: World) -> bool:
     """A store stands still while its clock goes on; then it wakes with everything in flight."""
-    node = _a_store(world)
-    if node is not None:
-        process = world.stores[node].process
-        process.pause()
-        world.processes.later(_some_s(world, PAUSE_S_MAX), process.wake)
+    store = _a_store(world)
+    if store is None:
+        return False
+    _pause(world, store.process, store.ways)
+    return True
 
 
-def kill_store(world: World) -> None:
+def kill_store(world: World) -> bool:
     """A store is killed, and started again."""
-    node = _a_store(world)
-    if node is not None:
-        world.kill_store(node, _some_s(world, DOWN_S_MAX))
+    store = _a_store(world)
+    if store is None:
+        return False
+    world.kill_store(store.node_id, _some_s(world, DOWN_S_MAX))
+    return True
 
 
-def stop_store(world: World) -> None:
+def stop_store(world: World) -> bool:
     """A store is stopped in order, and started again."""
-    node = _a_store(world)
-    if node is not None:
-        world.stop_store(node, _some_s(world, DOWN_S_MAX))
+    store = _a_store(world)
+    if store is None:
+        return False
+    world.stop_store(store.node_id, _some_s(world, DOWN_S_MAX))
+    return True
 
 
-def wipe_store(world: World) -> None:
+def wipe_store(world: World) -> bool:
     """A store is lost with its disk, and another one joins."""
-    node = _a_store(world)
+    store = _a_store(world)
     lost = world.counts["wipe store"]
-    if node is not None and world.is_wipeable(node) and lost <= WIPED_MAX:
-        world.wipe_store(node, _some_s(world, DOWN_S_MAX))
+    if store is None or not world.is_wipeable(store.node_id) or lost >= WIPED_MAX:
+        return False
+    world.wipe_store(store.node_id, _some_s(world, DOWN_S_MAX))
+    return True
 
 
-def _cut(world: World, ways: tuple[Way, ...], longest: float) -> None:
+def _cut(world: World, ways: tuple[Way, ...]) -> bool:
+    """Cut the ways for a while. What is watched may take longer to come back, as watches are
+    resumed after the connection is."""
     for way in ways:
         way.break_off()
 
-    def mend() -> None:
-        for way in ways:
-            way.mend()
+    seconds = _some_s(world, PAUSE_S_MAX)
+    for way in ways:
+        resumed_s = world.rng.choice((0.0, 0.5, 5.0)) * world.rng.random() if way.watched else 0.0
+        world.processes.later(seconds + resumed_s, way.mend)
+    return bool(ways)
 
-    world.processes.later(_some_s(world, longest), mend)
 
-
-def cut_buckets(world: World) -> None:
+def cut_buckets(world: World) -> bool:
     """A store is cut off from the buckets, but not from the logs."""
-    node = _a_store(world)
-    if node is not None:
-        _cut(world, (world.stores[node].ways.buckets,), PAUSE_S_MAX)
+    store = _a_store(world)
+    return store is not None and _cut(world, store.ways.to_buckets)
 
 
-def cut_logs(world: World) -> None:
+def cut_logs(world: World) -> bool:
     """A store is cut off from the logs, but not from the buckets."""
-    node = _a_store(world)
-    if node is not None:
-        _cut(world, (world.stores[node].ways.logs,), PAUSE_S_MAX)
+    store = _a_store(world)
+    return store is not None and _cut(world, (store.ways.logs,))
 
 
-def cut_store(world: World) -> None:
+def cut_store(world: World) -> bool:
     """A store is cut off from NATS."""
-    node = _a_store(world)
-    if node is not None:
-        _cut(world, world.stores[node].ways.to_nats, PAUSE_S_MAX)
+    store = _a_store(world)
+    return store is not None and _cut(world, store.ways.to_nats)
 
 
-def cut_tier_two(world: World) -> None:
+def cut_tier_two(world: World) -> bool:
     """A store is cut off from tier 2."""
-    node = _a_store(world)
-    if node is not None:
-        _cut(world, (world.stores[node].ways.tier_two,), PAUSE_S_MAX)
+    store = _a_store(world)
+    return store is not None and _cut(world, (store.ways.tier_two,))
 
 
-def nats_away(world: World) -> None:
+def nats_away(world: World) -> bool:
     """Nobody reaches NATS."""
     ways = [way for process in world.everything() for way in process.ways.to_nats]
-    _cut(world, tuple(ways), PAUSE_S_MAX)
+    return _cut(world, tuple(ways))
 
 
-def lossy_ways(world: World) -> None:
+def lossy_ways(world: World) -> bool:
     """Messages of a store or a controller are lost, late or slow for a while."""
     process = world.rng.choice(list(world.everything()))
     faults = WayFaults(
@@ -107,24 +125,32 @@ def lossy_ways(world: World) -> None:
         lost=world.rng.choice((0.0, 0.05, 0.2)),
         late=world.rng.choice((0.0, 0.1)),
     )
-    for way in (process.ways.buckets, process.ways.logs, process.ways.tier_two):
-        way.faults = faults
+    process.ways.set_faults(faults)
+    world.processes.later(_some_s(world, PAUSE_S_MAX), lambda: process.ways.set_faults(WayFaults()))
+    return True
+
+
+def lagging_watches(world: World) -> bool:
+    """A store or a controller sees changes late for a while."""
+    ways = world.rng.choice(list(world.everything())).ways
+    ways.watches.faults = WayFaults(slow_s_max=world.rng.choice((1.0, 4.0, 10.0)))
 
     def heal() -> None:
-        for way in (process.ways.buckets, process.ways.logs, process.ways.tier_two):
-            way.faults = WayFaults()
+        ways.watches.faults = WayFaults()
 
     world.processes.later(_some_s(world, PAUSE_S_MAX), heal)
+    return True
 
 
-def change_leader(world: World) -> None:
+def change_leader(world: World) -> bool:
     """A log's stream has another leader, which does not know all proposals."""
     logs = sorted(world.services.servers.streams)
     if logs:
         world.services.servers.change_leader(world.rng.choice(logs))
+    return bool(logs)
 
 
-def disturb_streams(world: World) -> None:
+def disturb_streams(world: World) -> bool:
     """The servers lose, drop and delay messages of the logs for a while."""
     servers = world.services.servers
     servers.faults = replace(random_faults(world.rng), apply_s_max=0.05)
@@ -133,42 +159,49 @@ def disturb_streams(world: World) -> None:
         servers.faults = RELIABLE
 
     world.processes.later(_some_s(world, PAUSE_S_MAX), heal)
+    return True
 
 
-def kill_controller(world: World) -> None:
+def kill_controller(world: World) -> bool:
     """A controller is killed, and started again."""
     name = world.rng.choice(sorted(world.controllers))
-    if not world.controllers[name].process.dead:
-        world.kill_controller(name, _some_s(world, DOWN_S_MAX))
+    if world.controllers[name].process.dead:
+        return False
+    world.kill_controller(name, _some_s(world, DOWN_S_MAX))
+    return True
 
 
-def pause_controller(world: World) -> None:
+def pause_controller(world: World) -> bool:
     """A controller stands still, and wakes."""
-    process = world.controllers[world.rng.choice(sorted(world.controllers))].process
-    process.pause()
-    world.processes.later(_some_s(world, PAUSE_S_MAX), process.wake)
+    controller = world.controllers[world.rng.choice(sorted(world.controllers))]
+    if controller.process.dead:
+        return False
+    _pause(world, controller.process, controller.ways)
+    return True
 
 
-def cut_controller(world: World) -> None:
+def cut_controller(world: World) -> bool:
     """A controller is cut off from NATS."""
     controller = world.controllers[world.rng.choice(sorted(world.controllers))]
-    _cut(world, controller.ways.to_nats, PAUSE_S_MAX)
+    return _cut(world, controller.ways.to_nats)
 
 
-def move_container(world: World) -> None:
+def move_container(world: World) -> bool:
     """An operator moves a container."""
     node = world.rng.choice(sorted(world.stores))
     world.move(world.rng.randrange(world.container_count), node)
     world.processes.later(_some_s(world, PAUSE_S_MAX), world.unpin_all)
+    return True
 
 
-def drain_store(world: World) -> None:
+def drain_store(world: World) -> bool:
     """An operator drains a store for a while."""
     world.drain((world.rng.choice(sorted(world.stores)),))
     world.processes.later(_some_s(world, PAUSE_S_MAX), lambda: world.drain(()))
+    return True
 
 
-FAULTS: Mapping[str, Callable[[World], None]] = {
+FAULTS: Mapping[str, Callable[[World], bool]] = {
     "pause store": pause_store,
     "kill store": kill_store,
     "stop store": stop_store,
@@ -179,6 +212,7 @@ FAULTS: Mapping[str, Callable[[World], None]] = {
     "cut store from tier 2": cut_tier_two,
     "NATS away": nats_away,
     "lossy ways": lossy_ways,
+    "lagging watches": lagging_watches,
     "stream leader changes": change_leader,
     "disturbed streams": disturb_streams,
     "kill controller": kill_controller,
@@ -189,11 +223,25 @@ FAULTS: Mapping[str, Callable[[World], None]] = {
 }
 
 
+ISOLATING = (
+    "pause store",
+    "kill store",
+    "wipe store",
+    "cut store from buckets",
+    "cut store from NATS",
+)
+"""Faults after which other stores may take over. Each run has one of them."""
+
+
+def drawn_kinds(rng: Random) -> list[str]:
+    """The kinds of faults of one run."""
+    return sorted({rng.choice(ISOLATING), *rng.sample(sorted(FAULTS), rng.randint(0, 4))})
+
+
 def disturb(world: World, kinds: list[str]) -> None:
     """One fault of one of these kinds."""
     kind = world.rng.choice(kinds)
-    world.counts[kind] += 1
-    FAULTS[kind](world)
+    world.counts[kind] += FAULTS[kind](world)
 
 
 def heal(world: World) -> None:
@@ -202,8 +250,6 @@ def heal(world: World) -> None:
     world.services.servers.faults = RELIABLE
     for process in world.everything():
         process.ways.mend()
-        for way in (process.ways.buckets, process.ways.logs, process.ways.tier_two):
-            way.faults = WayFaults()
         process.process.wake()
     for name in list(world.controllers):
         world.start_controller(name)

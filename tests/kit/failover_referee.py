@@ -67,9 +67,7 @@ class Referee:
         view.length = max(view.length, length)
         self.counts["acknowledged appends"] += 1
 
-    def set_up(
-        self, segment: str, writer_id: bytes, last: int, epoch: int, asked: Seen
-    ) -> None:
+    def set_up(self, segment: str, writer_id: bytes, last: int, epoch: int, asked: Seen) -> None:
         """A set-up, begun at `asked`, is answered."""
         if last < asked.number:
             raise HistoryViolation(

@@ -11,7 +11,7 @@ from kit.processes import Process, Processes
 from kit.rng import Random
 from kit.sim_stream import RELIABLE, SimServers
 from kit.virtual_time import START_MS
-from kit.ways import Way
+from kit.ways import Way, WayFaults
 
 MESSAGE_SIZE_MAX = 2000
 
@@ -22,16 +22,28 @@ class Ways:
     may lose separately."""
 
     buckets: Way
+    watches: Way
+    """For the changes of buckets that the process watches."""
     logs: Way
     tier_two: Way
 
     @property
-    def to_nats(self) -> tuple[Way, Way]:
-        return self.buckets, self.logs
+    def to_buckets(self) -> tuple[Way, ...]:
+        return self.buckets, self.watches
+
+    @property
+    def to_nats(self) -> tuple[Way, ...]:
+        return self.buckets, self.watches, self.logs
+
+    def set_faults(self, faults: WayFaults) -> None:
+        """Let these happen on all ways."""
+        for way in (self.buckets, self.watches, self.logs, self.tier_two):
+            way.faults = faults
 
     def mend(self) -> None:
-        """Let everything pass."""
-        for way in (self.buckets, self.logs, self.tier_two):
+        """Let everything pass, quickly."""
+        self.set_faults(WayFaults())
+        for way in (self.buckets, self.watches, self.logs, self.tier_two):
             way.mend()
 
 
@@ -61,7 +73,9 @@ class Services:
 
     def ways_of(self, process: Process) -> Ways:
         """The ways of a new process."""
-        return Ways(self.way(process), self.way(process), self.way(process))
+        ways = Ways(*(self.way(process) for _ in range(4)))
+        ways.watches.watched = True
+        return ways
 
     def way(self, process: Process) -> Way:
         """One more way of a process."""
@@ -69,7 +83,7 @@ class Services:
 
     def objects(self, bucket: Bucket, ways: Ways) -> ProcessObjects:
         """A bucket as one process reaches it."""
-        return ProcessObjects(bucket, ways.buckets)
+        return ProcessObjects(bucket, ways.buckets, ways.watches)
 
     def streams(self, ways: Ways) -> ProcessStreams:
         """The streams as one process reaches them."""

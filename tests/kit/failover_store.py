@@ -66,7 +66,7 @@ class StoreProcess:
             self._ids.new_id(),
             LEASE_S if shared else 0.0,
             process.clock,
-            lambda error: self.store.end_all(error),
+            self.store.end_all,
         )
         self._around = surroundings(
             process.clock, cache, a_throttle(), self._call_later,
@@ -133,9 +133,7 @@ class StoreProcess:
         objects = services.objects(services.placements, self.ways)
         placements = Placements(objects, self.node_id)
         clock = self.process.clock
-        open_tier_two = OpenContainerTierTwo(
-            services.chunks(self.ways), self._ids, clock, TIER_TWO
-        )
+        open_tier_two = OpenContainerTierTwo(services.chunks(self.ways), self._ids, clock, TIER_TWO)
         tiers = Tiers(self._log, open_tier_two, placements, self._ids)
         tables: TableParts = self._tables
 

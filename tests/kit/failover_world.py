@@ -6,16 +6,17 @@ journal of its own. A store whose disk is wiped comes back as another node.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 from anabranch.common.contracts.cluster import (
     DRAINS_KEY,
     StoredDrains,
+    node_from_bytes,
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
 )
 from anabranch.common.errors import AnabranchError
+from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement, PlacementState
 from anabranch.common.model.hashing import container_of
 from anabranch.controller.domain import placement_changes
@@ -61,6 +62,9 @@ class World:
         self._down: set[str] = set()
         """Processes that are to stay dead for now, or for good."""
         self._node_count = store_count
+        self.services.nodes.on_change = self._count_session
+        self.services.placements.on_change = self._count_takeover
+        self._placed: dict[str, Placement] = {}
         self.clients = Clients(self.processes.new("clients"), self, self.referee, rng)
         for name in ("controller-1", "controller-2"):
             self.start_controller(name)
@@ -207,6 +211,20 @@ class World:
         for controller in self.controllers.values():
             controller.process.deliver(lambda one=controller: one.members.confirm(()))  # type: ignore[misc]
 
+    # --- counting -----------------------------------------------------------------------------
+
+    def _count_session(self, changed: StoredObject) -> None:
+        record = node_from_bytes(changed.value)
+        self.counts["sessions that a controller ended"] += record.over
+
+    def _count_takeover(self, changed: StoredObject) -> None:
+        found = placement_from_bytes(changed.value)
+        before = self._placed.get(changed.key)
+        self._placed[changed.key] = found
+        if before is not None and before.owner != found.owner:
+            same = found.log_id and before.log_id == found.log_id
+            self.counts["containers that failed over" if same else "containers that moved"] += 1
+
     # --- looking ------------------------------------------------------------------------------
 
     def all_open(self) -> bool:
@@ -227,13 +245,11 @@ class World:
         return epochs.get(placement.container) == placement.container_epoch
 
     def segments(self) -> tuple[str, ...]:
-        """Names of segments, two for each container."""
-        names: dict[int, list[str]] = {}
+        """Names of segments, at least one in each container, and one more."""
+        names: dict[int, str] = {}
         number = 0
-        while sum(map(len, names.values())) < 2 * self.container_count:
+        while len(names) < self.container_count:
             name = f"s/{number % 3}/{number}.#epoch.0"
-            beside = names.setdefault(container_of(name, self.container_count), [])
-            if len(beside) < 2:
-                beside.append(name)
+            names.setdefault(container_of(name, self.container_count), name)
             number += 1
-        return tuple(sorted(name for beside in names.values() for name in beside))
+        return (*(names[container] for container in sorted(names)), f"s/9/{number}.#epoch.0")

@@ -35,6 +35,7 @@ class Bucket:
         self.contents = InMemoryObjectStore(now_ms)
         self.rng = rng
         self.watches: list[Watch] = []
+        self.on_change: Callable[[StoredObject], None] = lambda _changed: None
 
     def change(self, work: Coroutine[Any, Any, T], key: str) -> T:
         """Perform a write, and tell the watches. Raises what the write raises."""
@@ -43,6 +44,7 @@ class Bucket:
         self.watches = [watch for watch in self.watches if not watch.gone]
         for watch in self.watches:
             watch.tell(changed)
+        self.on_change(changed)
         return result
 
     def get(self, key: str) -> StoredObject | None:
@@ -105,11 +107,15 @@ class Watch:
 
 
 class ProcessObjects:
-    """`ObjectStore` of a process. A watch never loses a change, but every other call may."""
+    """`ObjectStore` of a process. A watch never loses a change, but every other call may.
 
-    def __init__(self, bucket: Bucket, way: Way) -> None:
+    Changes that are watched come on a way of their own, so they may lag behind answers.
+    """
+
+    def __init__(self, bucket: Bucket, way: Way, watches: Way) -> None:
         self._bucket = bucket
         self._way = way
+        self._watches = watches
 
     async def get(self, key: str) -> StoredObject | None:
         return await self._read(lambda: self._bucket.get(key))
@@ -127,7 +133,7 @@ class ProcessObjects:
         await self._write(lambda: self._bucket.contents.delete(key, revision), key)
 
     async def watch(self) -> AsyncIterator[StoredObject | None]:
-        watch = Watch(self._way, self._bucket.rng)
+        watch = Watch(self._watches, self._bucket.rng)
 
         def begin() -> Sequence[StoredObject]:
             self._bucket.watches.append(watch)

@@ -19,6 +19,7 @@ from typing import Any
 from kit.virtual_time import START_MS, NumberedTask, cancel_all
 
 _RESOLUTION_S = 1e-6
+LOOK_S = 0.05
 
 
 class _NoSelector:
@@ -119,6 +120,8 @@ class Process:
         self.loop = ProcessLoop(self)
         self.clock = ProcessClock(self)
         self.at_death: list[Callable[[], None]] = []
+        self._turns_left: int | None = None
+        self._pause_s = 0.0
         self.loop.set_exception_handler(self._on_exception)
 
     def local_s(self) -> float:
@@ -128,11 +131,6 @@ class Process:
     def world_s(self, local_s: float) -> float:
         """The world's time at a time of the process's clock."""
         return self._born_s + (local_s - 1000.0) / self.rate
-
-    @property
-    def due_s(self) -> float:
-        """When it can have its next turn."""
-        return inf if self.dead or self.paused else self.loop.due_s
 
     def start(self, main: Coroutine[Any, Any, None]) -> None:
         """Run `main` as the process's program; the process is dead when it returns."""
@@ -149,6 +147,20 @@ class Process:
         """Give it no turns until `wake`."""
         self.paused = True
 
+    def pause_in(self, turns: int, seconds: float) -> None:
+        """Pause for a while after so many turns, which may be amid what one turn began."""
+        self._turns_left, self._pause_s = turns, seconds
+
+    def note_turn(self) -> None:
+        """A turn is over."""
+        if self._turns_left is None:
+            return
+        self._turns_left -= 1
+        if self._turns_left < 0:
+            self._turns_left = None
+            self.pause()
+            self._processes.later(self._pause_s, self.wake)
+
     def wake(self) -> None:
         """Give it turns again."""
         self.paused = False
@@ -158,6 +170,7 @@ class Process:
         if self.dead:
             return
         self.dead = True
+        self._processes.forget(self)
         for callback in self.at_death:
             callback()
 
@@ -200,39 +213,43 @@ class Processes:
         heapq.heappush(self._events, (self.now_s + seconds, self._event_count, callback))
 
     def run(self, until: Callable[[], bool], seconds_max: float) -> bool:
-        """Run until a condition holds, which is looked at after each step; False if it is not met
-        in time. Raises the first error that no process expected."""
+        """Run until a condition holds, which is looked at several times a second; False if it is
+        not met in time. Raises the first error that no process expected."""
         limit_s = self.now_s + seconds_max
         while not until():
-            if not self._step(limit_s):
-                self.now_s = limit_s
-                return until()
-            if self.broken:
-                raise self.broken[0]
+            if self.now_s >= limit_s:
+                return False
+            self.run_for(LOOK_S)
         return True
 
     def run_for(self, seconds: float) -> None:
-        """Run for a while."""
-        self.run(lambda: False, seconds)
+        """Run for a while. Raises the first error that no process expected."""
+        until_s = self.now_s + seconds
+        while self._step(until_s):
+            if self.broken:
+                raise _plain(self.broken[0])
+        self.now_s = until_s
 
     def _step(self, limit_s: float) -> bool:
         """One event or one turn; False if none is left before the limit."""
         at_s = self._events[0][0] if self._events else inf
         chosen: Process | None = None
         for process in self._alive:
-            due_s = process.due_s
-            if due_s < at_s:
-                at_s, chosen = due_s, process
+            if process.loop.due_s < at_s and not process.paused:
+                at_s, chosen = process.loop.due_s, process
         if at_s > limit_s:
             return False
         self.now_s = max(self.now_s, at_s)
         if chosen is not None:
             chosen.loop.turn()
+            chosen.note_turn()
         else:
             heapq.heappop(self._events)[2]()
-        if len(self._alive) > 1 and any(process.dead for process in self._alive):
-            self._alive = [process for process in self._alive if not process.dead]
         return True
+
+    def forget(self, process: Process) -> None:
+        """Give the process no turns any more."""
+        self._alive = [one for one in self._alive if one is not process]
 
     def end(self) -> None:
         """Kill everything, and close all loops."""
@@ -240,3 +257,10 @@ class Processes:
             process.dead = True
         for process in self._all:
             process.loop.end()
+
+
+def _plain(error: BaseException) -> BaseException:
+    """The error itself, out of the groups around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -43,6 +43,8 @@ class Way:
         self, processes: Processes, process: Process, rng: Random, counts: Counter[str]
     ) -> None:
         self.process = process
+        self.watched = False
+        """Whether it brings the changes of buckets that the process watches."""
         self.faults = WayFaults()
         self._processes = processes
         self._rng = rng
@@ -51,6 +53,8 @@ class Way:
         self._there = _Direction()
         self._back = _Direction()
         self._at_mending: list[Callable[[], None]] = []
+        self.at_next_arrival: Callable[[], None] = _nothing
+        """Called once, when the next message arrives in the process."""
 
     @property
     def cut(self) -> bool:
@@ -84,11 +88,16 @@ class Way:
 
     def send_back(self, arrive: Callable[[], None]) -> None:
         """Carry a message to the process; `arrive` is called in one of its turns."""
-        self._submit(self._back, lambda: self.process.deliver(arrive))
+        self._submit(self._back, lambda: self._deliver(arrive))
 
     def tell(self, arrive: Callable[[], None]) -> None:
         """Carry a message to the process that is repeated until it arrives, as those of a watch."""
-        self._carry(self._back, lambda: self.process.deliver(arrive), sure=True)
+        self._carry(self._back, lambda: self._deliver(arrive), sure=True)
+
+    def _deliver(self, arrive: Callable[[], None]) -> None:
+        told, self.at_next_arrival = self.at_next_arrival, _nothing
+        told()
+        self.process.deliver(arrive)
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Let the service do the work, which raises what the service answers. There is no deadline:
@@ -137,3 +146,7 @@ class Way:
             arrive()
         elif sure or self._rng.random() < 0.5:
             direction.held.append(arrive)
+
+
+def _nothing() -> None:
+    return
