@@ -6,8 +6,9 @@ its session by its next beat: it closes its containers and begins another sessio
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anabranch.common.contracts.cluster import (
     node_from_bytes,
@@ -16,6 +17,7 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
+from anabranch.common.contracts.membership import ConfirmLosses
 from anabranch.common.errors import ProcessReplaced, RevisionConflict, Unavailable
 from anabranch.common.eventsourcing.beats import BEAT_S, Beats
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
@@ -34,13 +36,23 @@ from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from kit.cut_off import Line, ThroughLine
 from kit.loud import loud
-from kit.virtual_time import VirtualClock
+from kit.virtual_time import VirtualClock, run_virtual
 
 SETTLE_S = 3.0
 LEASE_S = 2.25
 OPEN_S = 0.2
+
+
+class _Leads:
+    """The leadership of a controller that does not notice that another one leads."""
+
+    leading = True
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        return
 
 
 @dataclass
@@ -73,6 +85,8 @@ class RunningStore:
     beats: Beats
     line: Line
     task: "asyncio.Task[None]"
+    rewrite: Callable[[NodeRecord], Awaitable[None]]
+    """Writes its record from outside."""
     opened: dict[int, int] = field(default_factory=dict)
     """Containers that it serves from a shared log → container epoch."""
 
@@ -82,7 +96,11 @@ class RunningStore:
 
     async def stop(self) -> None:
         await self.kill()
-        await self.beats.end(node_to_bytes(replace(self.node, stopped=True)))
+        last_word = replace(self.node, stopped=True)
+        if self.node.journal_id == JETSTREAM:
+            await self.rewrite(last_word)
+        else:
+            await self.beats.end(node_to_bytes(last_word))
 
 
 @dataclass
@@ -98,6 +116,8 @@ class ClusterWorld:
     join_token: str = ""
     """The token of the controllers."""
     sessions: int = 0
+    took_s: list[float] = field(default_factory=list)
+    """From the judgement of a store to the opening of a container elsewhere, as measured."""
     replaced: list[str] = field(default_factory=list)
     """Sessions of controllers that ended because another one had taken their id."""
 
@@ -119,7 +139,8 @@ class ClusterWorld:
         self.sessions += 1
         return f"session-{self.sessions}"
 
-    def start_controller(self, name: str) -> RunningController:
+    def start_controller(self, name: str, *, leads: bool = False) -> RunningController:
+        """`leads`: its balancer believes that it leads, whoever leads."""
         line, clock = Line(), self.clock
         me = ControllerRecord(name, self._session(), pid=self.sessions)
         controllers = ThroughLine(self.controllers, line)
@@ -142,12 +163,13 @@ class ClusterWorld:
             placed,
             placements,
             members,
-            leadership,
+            _Leads() if leads else leadership,
             drains,
             container_count=self.container_count,
             settle_s=SETTLE_S,
             clock=clock,
             containment=loud(clock),
+            measure=self.took_s.append,
         )
 
         async def run() -> None:
@@ -189,7 +211,7 @@ class ClusterWorld:
                 group.create_task(self._obey(store))
 
         task = self._spawn(run())
-        store = RunningStore(node, beats, line, task)
+        store = RunningStore(node, beats, line, task, partial(self._rewrite, name))
         return store
 
     async def _beat(self, store: RunningStore) -> None:
@@ -253,6 +275,11 @@ class ClusterWorld:
         except RevisionConflict:
             return
 
+    async def _rewrite(self, store: str, record: NodeRecord) -> None:
+        stored = await self.nodes.get(store)
+        assert stored is not None
+        await self.nodes.update(store, node_to_bytes(record), stored.revision)
+
     async def run(self, seconds: float) -> None:
         await self.clock.sleep(seconds)
 
@@ -273,4 +300,34 @@ def obeyed(found: Placement, log_home: str = "") -> Placement:
     log_id = found.log_id or f"log-{found.container}-{epoch}"
     return replace(
         found, container_epoch=epoch, log_id=log_id, log_home=log_home, state=PlacementState.OPEN
+    )
+
+
+def in_a_world(test: Callable[[ClusterWorld], Awaitable[None]]) -> None:
+    """Run the test on virtual time; everything that still runs after it is killed."""
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            world = ClusterWorld(group)
+            await test(world)
+            world.end()
+
+    run_virtual(main())
+
+
+def desk_of(controller: RunningController, *peers: RunningController) -> ClusterDesk:
+    """The controller's desk; its peers are told by a direct call."""
+
+    async def tell(_name: str, payload: bytes, _seconds: float) -> list[tuple[str, bytes]]:
+        query = ConfirmLosses.model_validate_json(payload)
+        answers = [(peer, await desk_of(peer).confirm(query)) for peer in peers]
+        return [(p.members.me.controller_id, a.model_dump_json().encode()) for p, a in answers]
+
+    return ClusterDesk(
+        controller.members,
+        controller.placements,
+        lambda: controller.leadership.leader,
+        tell,
+        controller.balancer,
+        controller.drains,
     )
