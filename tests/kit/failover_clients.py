@@ -47,8 +47,10 @@ EXPECTED = (Retry, Fenced, Unknown)
 class Cluster(Protocol):
     """What clients reach."""
 
-    rng: Random
-    now_s: float
+    @property
+    def now_s(self) -> float:
+        """The world's time."""
+        ...
 
     def locate(self, segment: str, hear: Callable[[str], None]) -> None:
         """Ask some controller for the store of a segment; `hear` may never be called."""
@@ -81,7 +83,12 @@ class Clients:
         """The node id of the segment's store, as far as known. Raises ConnectionLost."""
         if again or segment not in self._located:
             told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            self.cluster.locate(segment, lambda node: told.done() or told.set_result(node))
+
+            def hear(node: str) -> None:
+                if not told.done():
+                    told.set_result(node)
+
+            self.cluster.locate(segment, hear)
             try:
                 async with asyncio.timeout(1.0):
                     self._located[segment] = await told
@@ -258,7 +265,7 @@ class Reader:
             await self._read(connection, segment, asked.length, asked)
         else:
             offset = int(asked.length * self._rng.random())
-            start = await boundary(connection, segment, offset, self._referee)
+            start = await boundary(connection, segment, offset, self._referee, asked)
             await read_all(connection, segment, self._referee, start)
 
     async def _read(self, connection: Connection, segment: str, offset: int, asked: Seen) -> None:
@@ -267,19 +274,29 @@ class Reader:
             segment=segment, offset=offset, size_max=READ_SIZE_BYTES, wait_ms=wait_ms
         )
         reply = await connection.ask(request, seconds_max=ASK_S_MAX)
-        if isinstance(reply.message, Failed) and reply.message.code == "invalid-request":
+        if is_beyond(reply):
             self._referee.refused_beyond(segment, offset, asked)
         message = checked(reply, self._referee, segment)
         assert isinstance(message, SegmentRead)
         self._referee.read(segment, offset, reply.data, at_tail=message.at_tail, asked=asked)
 
 
-async def boundary(connection: Connection, segment: str, offset: int, referee: Referee) -> int:
+async def boundary(
+    connection: Connection, segment: str, offset: int, referee: Referee, asked: Seen
+) -> int:
     """The first boundary of an append at or after the offset. Raises what the store answers."""
     request = LocateOffset(segment=segment, offset=offset)
-    message = checked(await connection.ask(request, seconds_max=ASK_S_MAX), referee, segment)
+    reply = await connection.ask(request, seconds_max=ASK_S_MAX)
+    if is_beyond(reply):
+        referee.refused_beyond(segment, offset, asked)
+    message = checked(reply, referee, segment)
     assert isinstance(message, OffsetLocated)
     return message.offset
+
+
+def is_beyond(reply: Reply) -> bool:
+    """Whether the store says that an offset lies beyond the segment's end."""
+    return isinstance(reply.message, Failed) and reply.message.code == "invalid-request"
 
 
 async def read_all(connection: Connection, segment: str, referee: Referee, start: int = 0) -> bytes:
@@ -289,6 +306,8 @@ async def read_all(connection: Connection, segment: str, referee: Referee, start
         asked, offset = referee.begin(segment), start + len(content)
         request = ReadSegment(segment=segment, offset=offset, size_max=READ_SIZE_BYTES)
         reply = await connection.ask(request, seconds_max=ASK_S_MAX)
+        if is_beyond(reply):
+            referee.refused_beyond(segment, offset, asked)
         message = checked(reply, referee, segment)
         assert isinstance(message, SegmentRead)
         referee.read(segment, offset, reply.data, at_tail=message.at_tail, asked=asked)

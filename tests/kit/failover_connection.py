@@ -5,7 +5,7 @@ paused, or its machine is gone, nothing comes, and the client gives up by its ow
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,6 @@ from anabranch.common.wire.messages import (
     Append,
     Appended,
     AppendSetup,
-    Failed,
     Message,
     ReadSegment,
     SetupAppend,
@@ -23,7 +22,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.handlers.append import AppendDesk
-from anabranch.segstore.handlers.control import ControlDesk, Spawn
+from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.shell.memory.granule import Bytes
 from anabranch.segstore.shell.node.store import Store
@@ -45,7 +44,10 @@ class Serving(Protocol):
 
     process: Process
     store: Store
-    spawn: Spawn
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run work of a handler."""
+        ...
 
 
 class StoreSide:
@@ -178,8 +180,3 @@ class Connection:
         if not self.lost:
             self.lost = True
             self._there.tell(lambda: self._side.close() if self._side is not None else None)
-
-
-def is_failed(reply: Reply) -> bool:
-    """Whether the store refused."""
-    return isinstance(reply.message, Failed)

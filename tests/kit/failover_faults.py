@@ -188,6 +188,8 @@ def cut_controller(world: World) -> bool:
 
 def move_container(world: World) -> bool:
     """An operator moves a container."""
+    if not world.stores:
+        return False
     node = world.rng.choice(sorted(world.stores))
     world.move(world.rng.randrange(world.container_count), node)
     world.processes.later(_some_s(world, PAUSE_S_MAX), world.unpin_all)
@@ -196,6 +198,8 @@ def move_container(world: World) -> bool:
 
 def drain_store(world: World) -> bool:
     """An operator drains a store for a while."""
+    if not world.stores:
+        return False
     world.drain((world.rng.choice(sorted(world.stores)),))
     world.processes.later(_some_s(world, PAUSE_S_MAX), lambda: world.drain(()))
     return True

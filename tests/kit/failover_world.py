@@ -29,6 +29,7 @@ from kit.failover_services import Services
 from kit.failover_store import StoreProcess
 from kit.processes import Process, Processes
 from kit.rng import Random
+from kit.ways import Way
 
 SUPERVISED_S = 1.0
 """After so long a process that ended by itself is started again."""
@@ -93,7 +94,7 @@ class World:
         """The stores' present processes."""
         return self.stores
 
-    def ways_to(self, process: Process) -> tuple:
+    def ways_to(self, process: Process) -> tuple[Way, Way]:
         """Fresh ways from the clients to a process, and back."""
         return self.services.way(process), self.services.way(self.clients.process)
 
@@ -126,7 +127,12 @@ class World:
         """Start a process again that ended by itself."""
         if name not in self._down and not self.healing:
             self.counts["processes that ended by themselves"] += 1
-        self.processes.later(SUPERVISED_S, lambda: name in self._down or start(name))
+
+        def start_again() -> None:
+            if name not in self._down:
+                start(name)
+
+        self.processes.later(SUPERVISED_S, start_again)
 
     def kill_controller(self, name: str, down_s: float) -> None:
         """Kill a controller, and start it again later."""
