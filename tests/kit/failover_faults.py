@@ -74,6 +74,17 @@ def wipe_store(world: World) -> bool:
     return True
 
 
+def usurp_store(world: World) -> bool:
+    """Another process takes the place of a store that lives, and may be paused."""
+    store = _a_store(world)
+    if store is None or store.frames is not None:
+        return False
+    if world.rng.random() < 0.5:
+        _pause(world, store.process, store.ways)
+    world.usurp_store(store.node_id)
+    return True
+
+
 def _cut(world: World, ways: tuple[Way, ...]) -> bool:
     """Cut the ways for a while. What is watched may take longer to come back, as watches are
     resumed after the connection is."""
@@ -210,6 +221,7 @@ FAULTS: Mapping[str, Callable[[World], bool]] = {
     "kill store": kill_store,
     "stop store": stop_store,
     "wipe store": wipe_store,
+    "usurp store": usurp_store,
     "cut store from buckets": cut_buckets,
     "cut store from logs": cut_logs,
     "cut store from NATS": cut_store,
@@ -250,7 +262,6 @@ def disturb(world: World, kinds: list[str]) -> None:
 
 def heal(world: World) -> None:
     """Mend everything, and let operators do what is theirs."""
-    world.healing = True
     world.services.servers.faults = RELIABLE
     for process in world.everything():
         process.ways.mend()

@@ -116,7 +116,7 @@ class Story:
         assert world.processes.run(detected, DETECTION_S_MAX), "the death was not noticed"
         self._require_progress(CONTINUE_S_MAX)
         world.counts["plain fail-overs"] += 1
-        world.counts["plain fail-overs: milliseconds"] += int(1000 * (world.now_s - killed_s))
+        world.counts["milliseconds of plain fail-overs"] += int(1000 * (world.now_s - killed_s))
 
     def recover(self) -> None:
         """Heal, and require that everything serves again in bounded time."""

@@ -42,12 +42,22 @@ TIER_TWO = TierTwoLimits(
 
 
 class StoreProcess:
-    """One life of a store. `frames`: the contents of its own journal; None: its logs are shared."""
+    """One life of a store. `frames`: the contents of its own journal; None: its logs are shared.
+
+    `former_may_run`: it took the node over from a process that may be alive.
+    """
 
     def __init__(
-        self, services: Services, node_id: str, rate: float, frames: MemoryFrames | None
+        self,
+        services: Services,
+        node_id: str,
+        rate: float,
+        frames: MemoryFrames | None,
+        *,
+        former_may_run: bool = False,
     ) -> None:
         self.node_id = node_id
+        self._former_may_run = former_may_run
         self.frames = frames
         number = services.next_number()
         process = self.process = services.processes.new(node_id, rate)
@@ -106,7 +116,7 @@ class StoreProcess:
         )
         loop = process.loop
         tasks = {
-            loop.create_task(announcement.run()),
+            loop.create_task(self._announce(announcement)),
             loop.create_task(self._assignments().run()),
         }
         await self._ended.wait()
@@ -119,6 +129,11 @@ class StoreProcess:
                 task.cancel()
             _, tasks = await asyncio.wait(tasks, timeout=0.1)
         await announcement.end()
+
+    async def _announce(self, announcement: Announcement) -> None:
+        if self._former_may_run:
+            await announcement.wait_for_former()
+        await announcement.run()
 
     def _fail(self, _error: AnabranchError) -> None:
         """The journal ended, or another process has the node's id: so the process ends."""

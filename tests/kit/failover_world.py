@@ -57,7 +57,8 @@ class World:
         self.container_count = container_count
         self.stores: dict[str, StoreProcess] = {}
         self.controllers: dict[str, ControllerProcess] = {}
-        self.healing = False
+        self._former: list[StoreProcess] = []
+        """Processes whose node another process has taken over."""
         self._frames: dict[str, MemoryFrames] = {}
         self._journals = journals
         self._down: set[str] = set()
@@ -123,9 +124,19 @@ class World:
         started = self.stores[node] = StoreProcess(self.services, node, rate, frames)
         started.process.at_death.append(lambda: self._supervise(node, self.start_store))
 
+    def usurp_store(self, node: str) -> None:
+        """Start another process of a store, which does not wait for the first one's end."""
+        former = self.stores[node]
+        rate = self.rng.choice(self.rates)
+        started = self.stores[node] = StoreProcess(
+            self.services, node, rate, None, former_may_run=True
+        )
+        started.process.at_death.append(lambda: self._supervise(node, self.start_store))
+        self._former.append(former)
+
     def _supervise(self, name: str, start: Callable[[str], None]) -> None:
-        """Start a process again that ended by itself."""
-        if name not in self._down and not self.healing:
+        """Start a process again that ended by itself, unless another one has its place."""
+        if name not in self._down:
             self.counts["processes that ended by themselves"] += 1
 
         def start_again() -> None:
@@ -167,6 +178,7 @@ class World:
     def everything(self) -> Iterator[StoreProcess | ControllerProcess]:
         """All present processes of the cluster."""
         yield from self.stores.values()
+        yield from (one for one in self._former if not one.process.dead)
         yield from self.controllers.values()
 
     def is_wipeable(self, node: str) -> bool:

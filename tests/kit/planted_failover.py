@@ -53,6 +53,11 @@ def end_of_the_session_ignored() -> AbstractContextManager[object]:
     return patch.object(StoreSession, "over", over)
 
 
+def former_process_not_awaited() -> AbstractContextManager[object]:
+    """A process that takes a node over opens containers while its predecessor may still answer."""
+    return patch.object(StoreSession, "wait_for_former", lambda _self, _lease_s: None)
+
+
 @contextmanager
 def journal_container_failed_over() -> Iterator[None]:
     """The controller gives containers away although their log is in a store's own journal."""
@@ -74,5 +79,6 @@ FAILOVER_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "lease counted from the confirmation": lease_from_the_confirmation,
     "given away without ending the session": given_away_in_a_session,
     "end of the session ignored": end_of_the_session_ignored,
+    "former process not awaited": former_process_not_awaited,
     "journal container failed over": journal_container_failed_over,
 }

@@ -21,6 +21,7 @@ from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
 from kit.control_scenario import random_control
 from kit.defect_scenario import random_defect
+from kit.failover_scenario import random_failover
 from kit.fault_counts import counted_faults
 from kit.group_scenario import random_groups
 from kit.journal_damage import random_damage
@@ -46,6 +47,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "damage": random_damage,
     "full disk": random_full_disk,
     "stream log": random_stream_log,
+    "failover": random_failover,
     "control": random_control,
     "defects": random_defect,
     "groups": random_groups,

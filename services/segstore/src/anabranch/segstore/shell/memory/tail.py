@@ -26,7 +26,7 @@ class TailWaiters:
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
-        self._waiting: dict[int, set[TailWaiter]] = {}
+        self._waiting: dict[int, dict[TailWaiter, None]] = {}
         self.count = 0
 
     def wait(
@@ -39,13 +39,14 @@ class TailWaiters:
         if self.count >= WAITERS_MAX:
             raise Overloaded("too many reads wait at the tail", limit=WAITERS_MAX)
         waiter = TailWaiter(number, callback)
-        self._waiting.setdefault(number, set()).add(waiter)
+        self._waiting.setdefault(number, {})[waiter] = None
         self.count += 1
         waiter.cancel_timer = self._call_later(seconds, lambda: self._time_up(waiter))
         return lambda: self._forget(waiter)
 
     def wake(self, number: int) -> None:
-        """Wake the reads: the segment grew, was sealed or truncated, or is gone."""
+        """Wake the reads in the order of their arrival: the segment grew, was sealed or truncated,
+        or is gone."""
         for waiter in tuple(self._waiting.get(number, ())):
             self._forget(waiter)
             waiter.callback(False)
@@ -67,7 +68,7 @@ class TailWaiters:
         waiting = self._waiting.get(waiter.number)
         if waiting is None or waiter not in waiting:
             return
-        waiting.remove(waiter)
+        del waiting[waiter]
         self.count -= 1
         if not waiting:
             del self._waiting[waiter.number]
