@@ -24,13 +24,14 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
+from anabranch.common.runtime.ids import SystemIds
 from kit.infra import LOOPBACK
 from kit.infra.embedded import EmbeddedServer, find_program
 from kit.infra.settings import PROBE_SECONDS, free_port, nats_config, nats_serves, wait_until
 
 SERVER_COUNT = 3
-CLUSTER_NAME = "anabranch"
 LEADER_SECONDS_MAX = 40.0
+LOG_SIZE_MAX = 4000
 
 
 @dataclass
@@ -106,7 +107,8 @@ class NatsCluster:
             return len(leaders) == 1 and leaders <= {server.name for server in running}
 
         if not wait_until(is_led, lambda: True, seconds_max=LEADER_SECONDS_MAX):
-            raise RuntimeError(f"JetStream has no leader: {found}")
+            logs = "\n".join(server.log.read_text()[-LOG_SIZE_MAX:] for server in self.servers)
+            raise RuntimeError(f"JetStream has no leader: {found}\n{logs}")
         return found[0]
 
 
@@ -117,9 +119,10 @@ def nats_cluster(count: int = SERVER_COUNT) -> Iterator[NatsCluster]:
         tempfile.TemporaryDirectory(prefix="anabranch-nats-cluster-") as directory,
         ExitStack() as ends,
     ):
-        route_ports = [free_port() for _ in range(count)]
+        # Servers of another run that get one of these ports later must not join.
+        name, route_ports = SystemIds().new_id(), [free_port() for _ in range(count)]
         cluster = NatsCluster(
-            tuple(_server(Path(directory), number, route_ports) for number in range(count))
+            tuple(_server(Path(directory), name, number, route_ports) for number in range(count))
         )
         for server in cluster.servers:
             ends.callback(server.kill)  # the data goes, so nothing needs an orderly end
@@ -128,7 +131,7 @@ def nats_cluster(count: int = SERVER_COUNT) -> Iterator[NatsCluster]:
         yield cluster
 
 
-def _server(directory: Path, number: int, route_ports: list[int]) -> ClusteredServer:
+def _server(directory: Path, cluster: str, number: int, route_ports: list[int]) -> ClusteredServer:
     name = f"nats-{number + 1}"
     home = directory / name
     home.mkdir()
@@ -141,7 +144,7 @@ def _server(directory: Path, number: int, route_ports: list[int]) -> ClusteredSe
             store_dir=str(home / "jetstream"),
             name=name,
         )
-        + _cluster_block(route_ports, number)
+        + _cluster_block(cluster, number, route_ports)
     )
     return ClusteredServer(
         f"nats://{LOOPBACK}:{port}",
@@ -154,10 +157,10 @@ def _server(directory: Path, number: int, route_ports: list[int]) -> ClusteredSe
     )
 
 
-def _cluster_block(route_ports: list[int], number: int) -> str:
+def _cluster_block(cluster: str, number: int, route_ports: list[int]) -> str:
     routes = [f"nats://{LOOPBACK}:{port}" for port in route_ports]
     return (
-        f"\ncluster {{\n  name: {CLUSTER_NAME}\n"
+        f'\ncluster {{\n  name: "{cluster}"\n'
         f'  listen: "{LOOPBACK}:{route_ports[number]}"\n'
         f"  routes: {json.dumps(routes)}\n}}\n"
     )

@@ -20,9 +20,9 @@ These rules keep a controller with an outdated state from doing harm:
 - A record can be written twice, because joining checks the gate alone. An ended membership stays
   ended even if a join follows. After joining, a child therefore checks whether its record had ended
   before.
-- A join counts only if the gate is open at its place in the shard. A cluster of servers may store a
-  join behind a closing although its condition forbids it (ADR 13). The closing process may not have
-  listed it, so the first process that meets such a record ends it.
+- A join counts only if the gate is open at its place in the shard. A cluster of servers may store
+  a join behind a closing although its condition forbids it (ADR 13). The closing process may not
+  have listed it, so the first process that meets such a record ends it.
 """
 
 from collections.abc import Iterable, Sequence
