@@ -35,9 +35,10 @@ async def test_messages_outlive_a_server_that_is_killed_and_wiped(three_nats: Na
     try:
         await client.jetstream().add_stream(name=STREAM, subjects=[SUBJECT], num_replicas=3)
         await client.jetstream().publish(SUBJECT, b"1")
-        follower = next(
-            each for each in three_nats.servers if each.name != three_nats.wait_for_leader()
-        )
+        described = await client.jetstream().stream_info(STREAM)
+        assert described.cluster is not None
+        leaders = {described.cluster.leader, three_nats.wait_for_leader()}
+        follower = next(each for each in three_nats.servers if each.name not in leaders)
         follower.kill()
         follower.wipe()
         three_nats.restore()
