@@ -1,8 +1,10 @@
 """What the cluster of three NATS servers promises to the tests that stand on it."""
 
 import json
+from contextlib import suppress
 from urllib.request import urlopen
 
+import nats.errors
 from nats.aio.client import Client
 
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
@@ -12,7 +14,18 @@ from kit.infra.nats_cluster import NatsCluster
 STREAM, SUBJECT = "kept", "kept.a"
 
 
+ATTEMPTS_MAX = 5
+
+
 async def stored(client: Client) -> list[bytes | None]:
+    """What the stream holds; a request over a connection that breaks is sent again."""
+    for _ in range(ATTEMPTS_MAX):
+        with suppress(nats.errors.Error):
+            return await read(client)
+    return await read(client)
+
+
+async def read(client: Client) -> list[bytes | None]:
     jetstream = client.jetstream()
     count = (await jetstream.stream_info(STREAM)).state.messages
     return [(await jetstream.get_msg(STREAM, n)).data for n in range(1, count + 1)]
