@@ -92,8 +92,12 @@ async def _ask_nats(probe: NatsProbe) -> Answer:
         writer.close()
     if greeting != b"INFO ":
         return Answer(False, "answers, but not as a NATS server")
-    reply = await _get(probe.monitor_port, "/healthz")
-    return read_nats_health(reply, has_room(probe.folder))
+    room = has_room(probe.folder)
+    whole = read_nats_health(await _get(probe.monitor_port, "/healthz"), room)
+    if whole.ready or whole.stuck or not probe.clustered:
+        return whole
+    reply = await _get(probe.monitor_port, "/healthz?js-server-only=true")
+    return read_nats_health(reply, room)
 
 
 async def _ask_redis(socket: Path) -> Answer:
