@@ -32,9 +32,7 @@ def test_three_nats_servers_form_one_cluster_with_a_folder_and_a_name_each(tmp_p
     assert all(part.needs == tuple(names) for part in parts[3:])
     routes = [f"nats-route://anabranch:drawn%20at%20random@127.0.0.1:2102{n}" for n in range(3)]
     for number, (name, config) in enumerate(zip(names, configs, strict=True)):
-        assert parts[number].probe == NatsProbe(
-            21000 + number, 21010 + number, tmp_path / name, clustered=True
-        )
+        assert parts[number].probe == NatsProbe(21000 + number, 21010 + number, tmp_path / name)
         assert f"server_name: {json.dumps(name)}" in config
         assert f'listen: "127.0.0.1:2102{number}"' in config
         assert f"routes: {json.dumps(routes)}" in config

@@ -27,8 +27,7 @@ REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 class NatsProbe:
     """Ready if the port greets like a NATS server, and its monitoring port reports good health.
 
-    A server of several is ready when JetStream has a leader: a stream that is being created, or
-    copied again, says nothing about the server.
+    A server of several is ready when JetStream has a leader.
 
     After a failed write, the server keeps the error until it is restarted, which helps once the
     disk of `folder` has room.
@@ -37,7 +36,6 @@ class NatsProbe:
     port: int
     monitor_port: int
     folder: Path
-    clustered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +195,7 @@ def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
         name=name,
         command=(str(plan.nats_program), "--config", str(config)),
         environment={},
-        probe=NatsProbe(ports.client, ports.monitor, folder, clustered=bool(plan.more_nats)),
+        probe=NatsProbe(ports.client, ports.monitor, folder),
         log_file=plan.directory.log_file(name),
     )
 

@@ -150,7 +150,7 @@ class Supervisor:
         for part, since, answer in answers:
             state = plan.probed(self._states[part], answer, now, process_since=since)
             self._states[part] = state
-            if state.ready or state.serving:
+            if plan.is_calm(state, now):
                 self._probe_due[part] = now + CALM_PROBE_SECONDS
 
     def _check_logs(self) -> None:
