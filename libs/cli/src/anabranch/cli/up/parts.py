@@ -81,6 +81,8 @@ class PartSpec:
     probe: NatsProbe | RedisProbe | HealthProbe
     log_file: Path
     needs: tuple[str, ...] = ()
+    pid_file: Path | None = None
+    """The file in which users find the process id while the process runs."""
     irreplaceable: bool = False
     """The process alone holds its data, so a restart cannot bring it back."""
 
@@ -197,6 +199,7 @@ def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
         environment={},
         probe=NatsProbe(ports.client, ports.monitor, folder),
         log_file=plan.directory.log_file(name),
+        pid_file=plan.directory.run_file(f"{name}.pid"),
     )
 
 
@@ -223,6 +226,7 @@ def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
         environment={},
         probe=RedisProbe(plan.redis_socket),
         log_file=plan.directory.log_file(REDIS),
+        pid_file=plan.directory.run_file(f"{REDIS}.pid"),
     )
 
 
@@ -311,5 +315,6 @@ def _service(
         environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
+        pid_file=plan.directory.run_file(f"{name}.pid"),
         needs=plan.nats_names,
     )
