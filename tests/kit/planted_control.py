@@ -430,3 +430,29 @@ CONTROL_BUGS: dict[str, Planted] = {
     "cut not checked": cut_not_checked,
     "truncated while checked": truncated_while_checked,
 }
+
+
+def acknowledged_means_stored() -> AbstractContextManager[object]:
+    """An acknowledgement of a cluster counts, although another message may lie before the own."""
+    return patch.object(jetstream_events, "is_clustered", lambda _client: False)
+
+
+@contextmanager
+def void_messages_folded() -> Iterator[None]:
+    """The second message of a revision is folded like the first."""
+    real = Repository.fold
+
+    def fold(self: Repository[Any, Any], loaded: Loaded[Any], message: Any) -> Loaded[Any]:
+        if message.revision == loaded.revision:
+            message = replace(message, revision=message.revision + 1)
+        return real(self, loaded, message)
+
+    with patch.object(Repository, "fold", fold):
+        yield
+
+
+CARELESS_BUGS: dict[str, Planted] = {
+    "acknowledged means stored": acknowledged_means_stored,
+    "void messages folded": void_messages_folded,
+}
+"""Found where the event store stores conflicting messages."""

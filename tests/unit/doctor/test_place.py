@@ -1,10 +1,11 @@
 """Which addresses the checks use: options beat the environment, which beats the data directory."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from anabranch.cli.contexts import Context
 from anabranch.cli.doctor.place import (
-    MONITOR_VARIABLE,
+    MONITOR_VARIABLES,
     REDIS_VARIABLE,
     Named,
     data_dir_of,
@@ -29,7 +30,7 @@ def test_a_data_directory_names_all_addresses() -> None:
 
 
 def test_options_beat_the_environment_which_beats_the_directory() -> None:
-    environment = {MONITOR_VARIABLE: "http://e", REDIS_VARIABLE: "redis://e"}
+    environment = {MONITOR_VARIABLES[0]: "http://e", REDIS_VARIABLE: "redis://e"}
     place = place_of(HERE, FOUND, Path("/data"), Named(nats_monitor="http://o"), environment)
     assert (place.nats_monitor, place.redis) == ("http://o", "redis://e")
     more = place_of(HERE, FOUND, Path("/data"), Named(health=("http://x",)), {})
@@ -40,6 +41,7 @@ def test_a_gateway_has_no_directory_here_unless_one_is_named() -> None:
     assert data_dir_of(FAR, None) is None
     assert data_dir_of(FAR, Path("/d")) == Path("/d")
     assert data_dir_of(HERE, None) == Path("/data")
+    assert data_dir_of(replace(FAR, beside="/e"), None) == Path("/e")
     assert place_of(FAR, Directory(), None, Named(), {}).gateway == "https://g.example"
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.errors import InvalidSetting
 from anabranch.segstore.__main__ import settings_of
 
 
@@ -27,3 +28,18 @@ def test_an_unknown_argument_is_refused() -> None:
     with pytest.raises(SystemExit) as refusal:
         settings_of(["--takeover"])
     assert refusal.value.code == 2
+
+
+@pytest.mark.parametrize("count", ["1", "3"])
+def test_the_number_of_replicas_is_read_from_text(
+    monkeypatch: pytest.MonkeyPatch, count: str
+) -> None:
+    monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", count)
+    assert settings_of([]).log_replicas == int(count)
+
+
+@pytest.mark.parametrize("count", ["2", "three", ""])
+def test_another_number_of_replicas_is_refused(monkeypatch: pytest.MonkeyPatch, count: str) -> None:
+    monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", count)
+    with pytest.raises(InvalidSetting):
+        settings_of([])

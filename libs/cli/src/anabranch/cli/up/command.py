@@ -7,12 +7,14 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from anabranch.cli.target import DATA_DIR_DEFAULT
+from anabranch.cli.up.choices import Log
 from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.progress import Place, Progress
 from anabranch.cli.up.registration import Registration, registered
@@ -22,18 +24,34 @@ from anabranch.common.runtime.clock import SystemClock
 TICK_S = 0.25
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Ports:
+    """Ports on 127.0.0.1. 0 takes any free one."""
+
+    nats_port: int = 0
+    "Port of the first NATS server on 127.0.0.1; 0 takes any free one."
+    segstore_port: int = 0
+    "Port of the first segment store on 127.0.0.1; 0 takes any free one."
+    gateway_port: int = 0
+    "Port of the HTTP gateway on 127.0.0.1; 0 takes any free one."
+
+
+_ANY_PORTS = Ports()
+
+
 def up(
     *,
     data_dir: Annotated[Path | None, Parameter(env_var="ANABRANCH_DATA_DIR")] = None,
     tier2: str = "",
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
-    nats_port: int = 0,
-    segstore_port: int = 0,
-    gateway_port: int = 0,
+    ports: Ports = _ANY_PORTS,
     container_count: int = 4,
     otlp_endpoint: str = "",
     spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
     controllers: int = 1,
+    nats: int | None = None,
+    log: Log | None = None,
     redis: bool = True,
     context: str = "local",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -48,12 +66,6 @@ def up(
         URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once.
     ephemeral
         Keep all data in memory only; it is lost when the cluster ends.
-    nats_port
-        Port of the NATS server on 127.0.0.1; 0 takes any free one.
-    segstore_port
-        Port of the segment store on 127.0.0.1; 0 takes any free one.
-    gateway_port
-        Port of the HTTP gateway on 127.0.0.1; 0 takes any free one.
     container_count
         Number of segment containers; chosen once, at the first start of a data directory.
     otlp_endpoint
@@ -62,6 +74,11 @@ def up(
         Number of segment stores; they share tier 2 and the containers.
     controllers
         Number of controllers; if one dies, the others take over its work.
+    nats
+        Number of NATS servers, 1 or 3 (1); chosen once. Three keep working when one is down.
+    log
+        Place of the logs: journal, in each store; or jetstream, in NATS, where any store can open
+        them (journal); chosen once.
     redis
         Start Redis too, if its program is found; without it buckets are shared by rendezvous.
     context
@@ -72,13 +89,13 @@ def up(
     settings = UpSettings(
         data_dir=_kept_in(data_dir, ephemeral=ephemeral),
         tier2_url=tier2,
-        nats_port=nats_port,
-        segstore_port=segstore_port,
-        gateway_port=gateway_port,
+        **asdict(ports),
         container_count=container_count,
         otlp_endpoint=otlp_endpoint,
         store_count=spus,
         controller_count=controllers,
+        nats_count=nats,
+        log=log,
         redis=redis,
     )
     asyncio.run(_run(settings, context, json))

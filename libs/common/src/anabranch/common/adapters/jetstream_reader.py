@@ -29,11 +29,14 @@ BATCH_COUNT = 1024
 BATCH_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """The size of one request, so that large messages do not pile up before a slow reader."""
 PULL_EXPIRES_S = 30.0
-HEARTBEAT_S = 2.0
-LISTEN_S = 1.0
+HEARTBEAT_S = 1.0
+LISTEN_S = 0.5
 """How long a re-established connection can go unnoticed."""
 SILENCE_COUNT_MAX = 6
-"""Waits of `LISTEN_S` without even a heartbeat before the reader drops the consumer."""
+"""Waits of `LISTEN_S` without even a heartbeat before the reader drops the consumer.
+
+A consumer is on one server. If that dies, its readers get no news for so long, and a fail-over may
+wait for them."""
 CONSUMER_IDLE_S = 60.0
 READ_FAILURES_MAX = 5
 """The consecutive consumers that a finite read may lose."""
@@ -157,27 +160,6 @@ class StreamReader:
         # The server drops a remaining consumer after some time without use.
         with suppress(nats.errors.Error, OSError, TimeoutError), keeping_cancellation():
             await self._js.delete_consumer(self._stream, consumer)
-
-    async def newest_per_subject(self) -> list[StreamMessage]:
-        """Return the last message of every subject at one moment. Raises Unavailable."""
-        found: list[StreamMessage] = []
-        config = self._config(DeliverPolicy.LAST_PER_SUBJECT, None)
-        with as_unavailable("list the stream's subjects", stream=self._stream):
-            info = await self._js.add_consumer(self._stream, config)
-        if not info.num_pending:
-            return found
-        consumer = _Consumer(self._client, self._stream, info.name)
-        messages = consumer.messages()
-        try:
-            async for message in messages:
-                found.append(message)
-                if message.remaining == 0:
-                    return found
-        except _ConsumerLost as error:
-            raise Unavailable("listing was interrupted", stream=self._stream) from error
-        finally:
-            await messages.aclose()
-        return found
 
     async def _consume(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
         newest = await self.last_sequence()

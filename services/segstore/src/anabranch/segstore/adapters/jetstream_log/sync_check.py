@@ -6,10 +6,10 @@ the store runs: the setting changes only with a restart of the server, after whi
 a store sees it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from anabranch.common.adapters.nats_monitor import ask_monitor
-from anabranch.common.errors import LogNotSynced, Unavailable
+from anabranch.common.adapters.nats_monitor import ask_servers
+from anabranch.common.errors import LogNotSynced
 
 MONITOR_SETTING = "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS"
 SYNC_SETTING = "ANABRANCH_SEGSTORE_LOG_SYNC"
@@ -23,17 +23,20 @@ class MonitoredSync:
         self._urls = urls
         self._synced: set[str] = set()
 
+    async def ask(self) -> Mapping[str, bool]:
+        """Ask all servers, and return by name whether each one that answers syncs always.
+
+        A store asks at its start, so that a later open does not wait for a server that is dead.
+        """
+        asked = {one.name: one.syncs for one in await ask_servers(self._urls)}
+        self._synced.update(name for name, synced in asked.items() if synced)
+        return asked
+
     async def check(self, peers: tuple[str, ...]) -> None:
         """Require that all servers with these names sync always. Raises LogNotSynced."""
         if self._synced.issuperset(peers):
             return
-        asked: dict[str, bool] = {}
-        for url in self._urls:
-            try:
-                asked.update([synced_server(await ask_monitor(url, "varz"))])
-            except Unavailable:
-                continue
-        self._synced.update(name for name, synced in asked.items() if synced)
+        asked = await self.ask()
         for peer in peers:
             if peer in self._synced:
                 continue
@@ -49,16 +52,6 @@ class MonitoredSync:
                 remedy=f"name the monitoring URLs of all servers in {MONITOR_SETTING}, {_UNLESS}",
                 server=peer,
             )
-
-
-def synced_server(answer: object) -> tuple[str, bool]:
-    """A server's name, and whether it syncs always, from its answer to `/varz`."""
-    match answer:
-        case {"server_name": str(name), "jetstream": {"config": {"sync_always": True}}}:
-            return name, True
-        case {"server_name": str(name)}:
-            return name, False
-    return "", False
 
 
 async def unchecked(peers: tuple[str, ...]) -> None:
