@@ -28,7 +28,11 @@ SCOPE = "bench"
 APART = "apart"
 TIER_TWO = Path("segstore/tier2")
 _NEVER = str(2**50)
-_PARTS = ("nats", "controller", "segstore", "gateway")
+ONE_OF_EACH = UpSettings(data_dir=None)
+"""A controller, a store and a NATS server."""
+_MEASURED = ("nats", "controller", "segstore", "gateway")
+"""How the names of the parts begin whose processor time counts."""
+Parts = Callable[[ClusterPlan], Sequence[PartSpec]]
 
 
 def flushing(flush_bytes: int) -> Mapping[str, str]:
@@ -171,16 +175,27 @@ async def _transact(writer: EventWriter, events: Sequence[bytes]) -> None:
 class Anabranch:
     """An embedded cluster with its own data directory and NATS server."""
 
-    def __init__(self, settings: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: str,
+        environment: Mapping[str, str],
+        *,
+        up: UpSettings = ONE_OF_EACH,
+        parts: Parts = cluster_parts,
+    ) -> None:
         self.label = Label("anabranch", settings, "D2")
         self._environment = environment
+        self._up = up
+        self._plan_parts = parts
         self._numbers = count(1)
         self._cluster: EmbeddedCluster | None = None
         self._client: Client | None = None
+        self.part_names: list[str] = []
+        """The services and the NATS servers of the cluster."""
 
     @asynccontextmanager
     async def run(self, directory: Path) -> AsyncIterator[None]:
-        settings = UpSettings(data_dir=directory / "cluster")
+        settings = replace(self._up, data_dir=directory / "cluster")
         async with embedded_cluster(settings, parts=self._parts) as cluster:
             await cluster.wait_ready()
             async with connect(cluster.nats, name="bench") as client:
@@ -189,16 +204,18 @@ class Anabranch:
                 yield
 
     def _parts(self, plan: ClusterPlan) -> list[PartSpec]:
-        return [
+        parts = [
             replace(part, environment={**part.environment, **self._environment})
-            if part.name == "segstore"
+            if part.name.startswith("segstore")
             else part
-            for part in cluster_parts(plan)
+            for part in self._plan_parts(plan)
         ]
+        names = [part.name for part in parts]
+        self.part_names = [name for name in names if name.startswith(_MEASURED)]
+        return parts
 
     def pids(self) -> list[int]:
-        assert self._cluster is not None, "the cluster does not run"
-        return [pid for part in _PARTS for pid in self._cluster.pids(part)]
+        return [pid for part in self.part_names for pid in self.pids_of(part)]
 
     @property
     def endpoints_file(self) -> Path:
@@ -272,12 +289,18 @@ class AnabranchApart:
         yield
 
     @asynccontextmanager
-    async def cluster(self, environment: Mapping[str, str]) -> AsyncIterator[Anabranch]:
-        """A cluster that runs while the block lasts; its store has this environment."""
+    async def cluster(
+        self,
+        environment: Mapping[str, str],
+        *,
+        up: UpSettings = ONE_OF_EACH,
+        parts: Parts = cluster_parts,
+    ) -> AsyncIterator[Anabranch]:
+        """A cluster that runs while the block lasts; its stores have this environment."""
         assert self._directory is not None, "not run"
         own = self._directory / str(next(self._numbers))
         own.mkdir()
-        cluster = Anabranch(APART, environment)
+        cluster = Anabranch(APART, environment, up=up, parts=parts)
         async with cluster.run(own):
             yield cluster
         shutil.rmtree(own)
