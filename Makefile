@@ -155,6 +155,12 @@ KILLS ?= 50
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
 
+## make failover  MINUTES (10) of kills and pauses in a cluster of three stores and NATS servers
+MINUTES ?= 10
+.PHONY: failover
+failover: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.failover --minutes $(MINUTES) $(ARGS)
+
 ## make powerloss  the power of ROUNDS (20) fresh clusters is cut; all that was acknowledged is there
 ROUNDS ?= 20
 .PHONY: powerloss
