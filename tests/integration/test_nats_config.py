@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from anabranch.cli.up.binaries import find_nats_server
-from anabranch.cli.up.parts import nats_config
+from anabranch.cli.up.nats_config import nats_config
 from anabranch.common.runtime.nats_target import Login
 
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "nats.conf"

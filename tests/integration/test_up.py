@@ -19,27 +19,18 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+import kit
 from anabranch.cli.up import UpSettings, embedded_cluster
-from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
-from anabranch.cli.up.supervisor import States
+from anabranch.cli.up.parts import ClusterPlan, PartSpec
 from anabranch.common.errors import DirectoryInUse, PortInUse, Unavailable
+from kit.stand_ins import Watch, stand_ins
 
-SERVICE = """
-import sys
-from anabranch.common.runtime.service import Lifetime, run_service
-
-async def main(life: Lifetime) -> None:
-    life.set_ready("stand-in", True)
-    await life.wait_for_stop()
-
-sys.exit(run_service(sys.argv[1], main, health_bind="127.0.0.1:0", log_level="info"))
-"""
 BROKEN = "import sys; sys.exit('the disk is on fire')"
 PARENT = f"""
 import asyncio, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_up import stand_ins
+sys.path.insert(0, {str(Path(kit.__file__).parents[1])!r})
+from kit.stand_ins import stand_ins
 from anabranch.cli.up import UpSettings, embedded_cluster
 
 async def main() -> None:
@@ -55,41 +46,9 @@ asyncio.run(main())
 SECONDS_MAX = 20.0
 
 
-def stand_ins(plan: ClusterPlan) -> Sequence[PartSpec]:
-    return [
-        part
-        if part.name in ("nats", "redis")
-        else replace(part, command=(sys.executable, "-c", SERVICE, part.name))
-        for part in cluster_parts(plan)
-    ]
-
-
 def with_broken_segstore(plan: ClusterPlan) -> Sequence[PartSpec]:
     nats, redis, controller, segstore, _gateway = stand_ins(plan)
     return (nats, redis, controller, replace(segstore, command=(sys.executable, "-c", BROKEN)))
-
-
-class Watch:
-    """Remembers the latest states and lets a test wait for a condition on them."""
-
-    def __init__(self) -> None:
-        self.seen: list[dict[str, str]] = []
-        self.restarts: dict[str, int] = {}
-        self._changed = asyncio.Event()
-
-    def __call__(self, states: States) -> None:
-        self.seen.append({part: state.phase.value for part, state in states.items()})
-        self.restarts = {
-            part: state.restarts for part, state in states.items() if state.ready or state.restarts
-        }
-        self.all_ready = all(state.ready for state in states.values())
-        self._changed.set()
-
-    async def wait_for_restart(self, part: str) -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            while not (self.all_ready and self.restarts.get(part, 0) > 0):
-                self._changed.clear()
-                await self._changed.wait()
 
 
 async def test_a_cluster_comes_up_publishes_its_endpoints_and_stops_in_order(

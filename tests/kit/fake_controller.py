@@ -30,7 +30,6 @@ from anabranch.common.contracts.commands import (
 from anabranch.common.contracts.scaling import ExplainScaling
 from anabranch.common.errors import (
     AnabranchError,
-    NodeNotFound,
     OperationNotFound,
     ScopeExists,
     ScopeNotEmpty,
@@ -41,7 +40,8 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
 from anabranch.common.model.stream import StreamState
-from kit import fake_groups, fake_tables, fake_transactions
+from kit import fake_containers, fake_groups, fake_tables, fake_transactions
+from kit.fake_containers import NODES
 from kit.fake_groups import FakeGroups
 from kit.fake_scaling import explained
 from kit.fake_segstore import FakeSegment, FakeSegmentStore
@@ -50,7 +50,6 @@ from kit.fake_tables import FakeTables
 from kit.fake_transactions import FakeTransactions
 
 TOKEN = ReadToken(shard=0, sequence=1)
-NODES = ("fake", "other")
 QUERIES: dict[str, type[q.Query]] = {
     "list_scopes": q.ListScopes,
     "describe_scope": q.DescribeScope,
@@ -59,22 +58,17 @@ QUERIES: dict[str, type[q.Query]] = {
     "current_segments": q.CurrentSegments,
     "segment_rates": q.SegmentRates,
     "locate": q.Locate,
-    "list_containers": q.ListContainers,
     "operation": q.GetOperation,
-    "list_nodes": q.ListNodes,
-    "move_container": q.MoveContainer,
-    "abandon_tail": q.AbandonTail,
-    "enable_container": q.EnableContainer,
     "head_cut": sq.HeadCut,
     "segments_at_time": sq.SegmentsAtTime,
     "successors": sq.Successors,
     "epoch_segments": sq.EpochSegments,
     "segments_between": sq.SegmentsBetween,
-    "unpin_container": q.UnpinContainer,
     "explain_scaling": ExplainScaling,
     "list_controllers": m.ListControllers,
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
+    **fake_containers.QUERIES,
     **fake_groups.QUERIES,
     **fake_tables.QUERIES,
     **fake_transactions.QUERIES,
@@ -98,6 +92,8 @@ class FakeController:
     """Segments that another store serves."""
     placed: dict[int, str] = field(default_factory=dict)
     """Containers that were moved → to which of `NODES`."""
+    drained: set[str] = field(default_factory=set)
+    """Which of `NODES` are drained."""
     changes: list[q.PlacementChange] = field(default_factory=list)
     now_ms: int = 1_700_000_000_000
 
@@ -234,14 +230,10 @@ class FakeController:
                 return self._about_segments(query)
             case q.Locate():
                 return self._locate(query)
-            case q.ListContainers():
-                return self._containers()
             case q.GetOperation():
                 return self._operation(query)
-            case q.ListNodes():
-                return self._nodes()
-            case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
-                return self._change(query)
+            case _ if isinstance(query, fake_containers.ASKED):
+                return fake_containers.answer(self, query)
         return self._about_parts(query)
 
     def _about_parts(self, query: q.Query) -> Contract:
@@ -321,38 +313,6 @@ class FakeController:
             port=store.port if store else 0,
             node_id=NODES[0],
         )
-
-    def _nodes(self) -> q.NodeList:
-        ports = {NODES[0]: self.store.port if self.store else 1, NODES[1]: 1}
-        return q.NodeList(
-            nodes=tuple(
-                q.NodeDescription(node_id=node, host="127.0.0.1", port=port)
-                for node, port in ports.items()
-            )
-        )
-
-    def _containers(self) -> q.ContainerList:
-        store = None if self.away else self.store
-        return q.ContainerList(
-            containers=tuple(
-                q.ContainerDescription(
-                    container=number, state="open", container_epoch=store.container_epoch,
-                    node_id=self.placed.get(number, NODES[0]), host="127.0.0.1", port=store.port,
-                )
-                if store
-                else q.ContainerDescription(container=number, state="failed", reason="disk-failed")
-                for number in range(self.container_count)
-            )
-        )  # fmt: skip
-
-    def _change(self, change: q.PlacementChange) -> q.ContainerPlaced:
-        """Stores obey at once."""
-        self.changes.append(change)
-        if isinstance(change, q.MoveContainer | q.AbandonTail):
-            if change.node_id not in NODES:
-                raise NodeNotFound("no such store", node=change.node_id)
-            self.placed[change.container] = change.node_id
-        return q.ContainerPlaced(container=self._containers().containers[change.container])
 
     def _cluster(self, query: q.Query) -> Contract:
         """Of two controllers the first leads; `hold` is as the test has set it."""

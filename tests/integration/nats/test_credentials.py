@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli.up import UpSettings, embedded_cluster
-from anabranch.cli.up import parts as up_parts
+from anabranch.cli.up import nats_config as up_nats
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.errors import Unauthorized, Unavailable
@@ -51,7 +51,7 @@ def strict_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("strict")
     port, monitor_port = free_port(), free_port()
     tls = {"cert_file": str(CERT), "key_file": str(KEY), "ca_file": str(CA), "verify": True}
-    config = up_parts.nats_config(port, monitor_port, directory / "store", LOGIN)
+    config = up_nats.nats_config(port, monitor_port, directory / "store", LOGIN)
     with running(directory, port, monitor_port, f"{config}tls {json.dumps(tls)}\n") as url:
         yield url
 

@@ -8,19 +8,22 @@ import os
 from pathlib import Path
 
 from anabranch.cli import __main__ as program
-from anabranch.cli.up import parts
+from anabranch.cli.up import nats_config
+from anabranch.cli.up.nats_config import Routes
 from anabranch.common.runtime.nats_target import Login
 
 
 def plant() -> None:
     """Have the server write as it does by default, and nobody check it."""
-    written = parts.nats_config
+    written = nats_config.nats_config
 
-    def without_syncs(port: int, monitor_port: int, store: Path, login: Login) -> str:
-        text = written(port, monitor_port, store, login)
+    def without_syncs(
+        port: int, monitor_port: int, store: Path, login: Login, routes: Routes | None = None
+    ) -> str:
+        text = written(port, monitor_port, store, login, routes)
         return text.replace("sync_interval: always", "sync_interval: 2m")
 
-    parts.nats_config = without_syncs
+    nats_config.nats_config = without_syncs
     os.environ["ANABRANCH_CONTROLLER_NATS_SYNC"] = "unchecked"
 
 

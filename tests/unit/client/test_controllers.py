@@ -50,7 +50,8 @@ def test_a_controller_answers_exactly_the_queries_and_actions_of_the_contracts()
 def test_what_changes_something_is_an_action() -> None:
     """All of them; look at this list when there is another one."""
     assert control.ACTIONS.keys() == {
-        "move_container", "abandon_tail", "enable_container", "unpin_container", "confirm_losses",
+        "move_container", "abandon_tail", "enable_container", "unpin_container", "drain_store",
+        "undrain_store", "confirm_losses",
         "redrive_parked", "drop_parked", "note_time", "remove_writer", "begin_transaction",
         "resume_transaction", "add_transaction_part", "ping_transactions", "commit_transaction",
         "abort_transaction", "forget_application",

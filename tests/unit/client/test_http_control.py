@@ -28,6 +28,7 @@ from anabranch.common.errors import (
     InvalidPosition,
     InvalidRequest,
     InvalidSetting,
+    NodeNotFound,
     OutcomeUnknown,
     ScopeExists,
     StreamNotFound,
@@ -270,3 +271,21 @@ async def test_answers_come_while_others_wait() -> None:
             for _ in range(8)
         ]
     assert {each.result().scope for each in asked} == {"plant"}
+
+
+async def test_a_store_is_drained_and_a_container_explained() -> None:
+    async with world() as w:
+        stores, containers = w.client.stores, w.client.containers
+        drained = await stores.drain("other")
+        listed = {one.node_id: one.draining async for one in stores.list()}
+        undrained = await stores.undrain("other")
+        explained = await containers.explain(0)
+        with pytest.raises(NodeNotFound):
+            await stores.drain("nowhere")
+        with pytest.raises(InvalidRequest):
+            await containers.explain(99)
+
+    assert (drained.node_id, drained.draining, undrained.draining) == ("other", True, False)
+    assert listed == {"fake": False, "other": True}
+    assert explained.container.container == 0
+    assert explained.reasons

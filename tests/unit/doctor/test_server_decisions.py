@@ -15,7 +15,7 @@ from anabranch.cli.doctor.decisions.nats import (
 )
 from anabranch.cli.doctor.decisions.services import Service
 from anabranch.cli.doctor.finding import Finding, Verdict
-from anabranch.cli.up.parts import NATS_PAYLOAD_SIZE_MAX
+from anabranch.cli.up.nats_config import NATS_PAYLOAD_SIZE_MAX
 from anabranch.common.runtime.health import PartHealth
 
 OK, WARNING, FAILURE, SKIPPED = Verdict.OK, Verdict.WARNING, Verdict.FAILURE, Verdict.SKIPPED

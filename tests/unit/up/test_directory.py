@@ -8,10 +8,16 @@ from traceback import format_exception
 
 import pytest
 
+from anabranch.cli.up.choices import FORMAT, PLAIN_FORMAT, Choices, Log, Wish
 from anabranch.cli.up.credentials import kept_credentials
-from anabranch.cli.up.directory import FORMAT, Endpoints, claim
+from anabranch.cli.up.directory import Endpoints, claim
 from anabranch.common.adapters.nats_options import connect_options
-from anabranch.common.errors import DirectoryInUse, DirectoryUnusable, FormatTooNew
+from anabranch.common.errors import (
+    DirectoryInUse,
+    DirectoryUnusable,
+    FormatTooNew,
+    InvalidSetting,
+)
 from anabranch.common.runtime.nats_target import nats_target
 
 
@@ -27,7 +33,7 @@ def test_a_directory_can_be_claimed_again_after_its_release(tmp_path: Path) -> N
         pass
 
     with claim(tmp_path) as directory:
-        assert json.loads((directory.root / "format").read_text()) == {"format": FORMAT}
+        assert json.loads((directory.root / "format").read_text()) == {"format": PLAIN_FORMAT}
 
 
 def test_a_newer_format_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
@@ -39,7 +45,18 @@ def test_a_newer_format_is_refused_and_nothing_is_touched(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["format"]
 
 
-@pytest.mark.parametrize("text", ["7", "{}", '{"format": null}', '{"for'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "7",
+        "{}",
+        '{"format": null}',
+        '{"for',
+        '{"format": 2}',
+        '{"format": 2, "nats_servers": 2, "log": "journal"}',
+        '{"format": 2, "nats_servers": 3, "log": "tape"}',
+    ],
+)
 def test_an_unreadable_format_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "format").write_text(text)
 
@@ -54,8 +71,74 @@ def test_a_format_that_a_loss_of_power_emptied_is_written_again(tmp_path: Path, 
     (tmp_path / "segstore" / "journal").write_text("acknowledged")
 
     with claim(tmp_path):
-        assert json.loads((tmp_path / "format").read_text()) == {"format": FORMAT}
+        assert json.loads((tmp_path / "format").read_text()) == {"format": PLAIN_FORMAT}
         assert (tmp_path / "segstore" / "journal").read_text() == "acknowledged"
+
+
+OTHER_CHOICES = [Choices(3, "jetstream"), Choices(3, "journal"), Choices(1, "jetstream")]
+
+
+@pytest.mark.parametrize("choices", [Choices(), *OTHER_CHOICES])
+def test_the_choices_of_a_new_directory_are_kept_for_later_starts(
+    tmp_path: Path, choices: Choices
+) -> None:
+    with claim(tmp_path, Wish(choices.nats_count, choices.log)) as directory:
+        assert directory.choices == choices
+
+    with claim(tmp_path) as directory:
+        assert directory.choices == choices
+    with claim(tmp_path, Wish(choices.nats_count, choices.log)) as directory:
+        assert directory.choices == choices
+    folders = {path.name for path in tmp_path.glob("nats*")}
+    assert folders == {"nats", "nats-2", "nats-3"} if choices.nats_count == 3 else {"nats"}
+
+
+@pytest.mark.parametrize(
+    ("made", "count", "log", "option"),
+    [
+        (Choices(), 3, None, "--nats 1"),
+        (Choices(), None, "jetstream", "--log journal"),
+        (Choices(3, "jetstream"), 1, None, "--nats 3"),
+        (Choices(3, "jetstream"), 3, "journal", "--log jetstream"),
+        (Choices(3, "jetstream"), 1, "journal", "--nats 3"),
+    ],
+)
+def test_another_choice_is_refused_and_nothing_is_touched(
+    tmp_path: Path, made: Choices, count: int | None, log: Log | None, option: str
+) -> None:
+    with claim(tmp_path, Wish(made.nats_count, made.log)):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+
+    with (
+        pytest.raises(InvalidSetting, match="another choice") as refused,
+        claim(tmp_path, Wish(count, log)),
+    ):
+        raise AssertionError("must not be claimed")
+
+    assert f"start it with {option} or without" in refused.value.remedy
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("text", [None, "", json.dumps({"format": PLAIN_FORMAT})])
+def test_a_directory_of_an_older_release_has_one_server_and_journals(
+    tmp_path: Path, text: str | None
+) -> None:
+    (tmp_path / "nats").mkdir()
+    if text is not None:
+        (tmp_path / "format").write_text(text)
+
+    with pytest.raises(InvalidSetting), claim(tmp_path, Wish(3, "jetstream")):
+        raise AssertionError("must not be claimed")
+    with claim(tmp_path) as directory:
+        assert directory.choices == Choices()
+
+
+def test_an_older_release_refuses_a_directory_that_it_would_read_wrongly(tmp_path: Path) -> None:
+    for number, choices in enumerate(OTHER_CHOICES):
+        with claim(tmp_path / str(number), Wish(choices.nats_count, choices.log)) as directory:
+            told = json.loads((directory.root / "format").read_text())
+        assert told["format"] > PLAIN_FORMAT
 
 
 def test_what_a_restart_needs_is_synced_with_its_directory_before_anything_runs(
@@ -74,7 +157,7 @@ def test_no_other_user_can_enter_a_new_directory_or_an_old_one(tmp_path: Path) -
     new, old = tmp_path / "new", tmp_path / "old"
     for path in (old, old / "nats", old / "segstore-2"):
         path.mkdir(mode=0o755)
-    (old / "format").write_text(json.dumps({"format": FORMAT}))
+    (old / "format").write_text(json.dumps({"format": PLAIN_FORMAT}))
 
     for root in (new, old):
         with claim(root):

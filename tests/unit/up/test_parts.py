@@ -26,7 +26,13 @@ from anabranch.cli.up.binaries import (
 from anabranch.cli.up.child import bound_log, describe_exit, error_told_in, last_line, spawn
 from anabranch.cli.up.cluster import place_for_sockets
 from anabranch.cli.up.directory import claim
-from anabranch.cli.up.parts import ClusterPlan, NatsProbe, PartSpec, RedisProbe, cluster_parts
+from anabranch.cli.up.parts import (
+    ClusterPlan,
+    NatsProbe,
+    PartSpec,
+    RedisProbe,
+    cluster_parts,
+)
 from anabranch.cli.up.ports import LOOPBACK, PORT_MIN, choose_port
 from anabranch.cli.up.probe import has_room, read_health_reply, read_nats_health
 from anabranch.common.errors import (

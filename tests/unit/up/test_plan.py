@@ -98,6 +98,45 @@ def test_a_part_is_excused_while_a_part_that_it_needs_is_not_ready(
     assert plan.is_held_up(("nats",), {"nats": needed}) is held_up
 
 
+OF_THREE = {"nats": (), "nats-2": (), "nats-3": (), "segstore": ("nats", "nats-2", "nats-3")}
+LATE = PartState(
+    Phase.RUNNING, since=0.0, ready=True, ready_since=NOW - 1, serving=True, was_ready=True
+)
+
+
+@pytest.mark.parametrize(
+    ("servers", "store", "then"),
+    [
+        pytest.param((READY, JUST_DIED, READY), READY, [], id="one of three may be away"),
+        pytest.param((READY, RESTED, READY), READY, [Start("nats-2")], id="and starts again"),
+        pytest.param((READY, JUST_DIED, READY), RESTED, [Start("segstore")], id="two are enough"),
+        pytest.param((READY, JUST_DIED, JUST_DIED), RESTED, [], id="one is not"),
+        pytest.param(
+            (READY, JUST_DIED, READY),
+            OVERDUE,
+            [Kill("segstore", "not ready in time")],
+            id="late although two were ready for long",
+        ),
+        pytest.param((READY, LATE, READY), OVERDUE, [Kill("segstore", "not ready in time")]),
+        pytest.param((READY, LATE, LATE), OVERDUE, [], id="late because of a second server"),
+        pytest.param((READY, JUST_DIED, JUST_DIED), OVERDUE, [], id="late without a second one"),
+    ],
+)
+def test_a_part_needs_most_of_the_parts_that_it_names(
+    servers: tuple[PartState, ...], store: PartState, then: list[Action]
+) -> None:
+    states = dict(zip(OF_THREE, (*servers, store), strict=True))
+
+    assert next_actions(OF_THREE, states, stopping=False, now=NOW) == then
+
+
+def test_a_part_has_no_excuse_while_most_of_the_parts_that_it_needs_are_ready() -> None:
+    needed = OF_THREE["segstore"]
+    for servers, held_up in [((READY, SERVING, READY), False), ((READY, SERVING, SERVING), True)]:
+        states = dict(zip(needed, servers, strict=True))
+        assert plan.is_held_up(needed, states) is held_up
+
+
 def test_a_part_that_kept_everything_in_memory_is_not_started_again() -> None:
     needs, died = {"nats": (), "segstore": ("nats",)}, {"nats": READY, "segstore": RESTED}
     assert next_actions(needs, died, stopping=False, now=NOW) == [Start("segstore")]

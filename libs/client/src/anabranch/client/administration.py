@@ -81,12 +81,12 @@ class Administration:
 
     @property
     def stores(self) -> public.Stores:
-        """Segment stores: which are alive, and where each listens."""
+        """Segment stores: which are alive, where each listens, and draining them."""
         return public.Stores(self._control)
 
     @property
     def containers(self) -> public.Containers:
-        """Containers: the store of each, and moving and enabling them."""
+        """Containers: the store of each, why one does not serve, and moving and enabling them."""
         return public.Containers(self._control)
 
     @property

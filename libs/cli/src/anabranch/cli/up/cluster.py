@@ -19,15 +19,16 @@ from pathlib import Path
 
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_programs
+from anabranch.cli.up.choices import NATS_COUNTS, Log, Wish
 from anabranch.cli.up.credentials import kept_credentials
-from anabranch.cli.up.directory import DataDirectory, Endpoints, claim
+from anabranch.cli.up.directory import DataDirectory, Endpoints, claim, numbered
 from anabranch.cli.up.parts import (
     CONTROLLER,
     SEGSTORE,
     ClusterPlan,
+    NatsPorts,
     PartSpec,
     cluster_parts,
-    numbered,
 )
 from anabranch.cli.up.ports import choose_port
 from anabranch.cli.up.supervisor import States, Supervisor
@@ -71,6 +72,11 @@ class UpSettings:
     rendezvous.
     """
     controller_count: int = 1
+    nats_count: int | None = None
+    """The number of NATS servers; None: that of the data directory, one for a new one."""
+    log: Log | None = None
+    """The place of the containers' logs; None: that of the data directory, `journal` for a new
+    one."""
 
     @property
     def ephemeral(self) -> bool:
@@ -163,13 +169,13 @@ async def embedded_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster with these settings; `watch` is called on every change of a part.
 
-    Raises DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse, BinaryNotFound before any
-    part starts; Unavailable if a part cannot be kept running.
+    Raises InvalidSetting, DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse,
+    BinaryNotFound before any part starts; Unavailable if a part cannot be kept running.
     """
     _check(settings)
     with (
         _root(settings) as root,
-        claim(root) as directory,
+        claim(root, Wish(settings.nats_count, settings.log)) as directory,
         place_for_sockets(directory.folder("run")) as sockets,
     ):
         drawn = await _plan(settings, directory, sockets, system_rng())
@@ -238,28 +244,43 @@ def _short_place() -> str | None:
     return None if len(os.fsencode(tempfile.gettempdir())) <= SHORT_PATH_SIZE_MAX else "/tmp"
 
 
+class _Ports:
+    """Draws ports of which no two are the same."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._taken: set[int] = set()
+
+    def take(self, wanted: int = 0) -> int:
+        """`wanted`, or any free port for 0. Raises PortInUse."""
+        port = choose_port(wanted, self._rng, taken=frozenset(self._taken))
+        self._taken.add(port)
+        return port
+
+
 async def _plan(
     settings: UpSettings, directory: DataDirectory, sockets: Path, rng: Rng
 ) -> ClusterPlan:
-    nats_port = choose_port(settings.nats_port, rng)
-    segstore_port = choose_port(settings.segstore_port, rng, taken=frozenset({nats_port}))
-    taken = frozenset({nats_port, segstore_port})
-    gateway_port = choose_port(settings.gateway_port, rng, taken=taken)
-    more: list[int] = []
-    for _ in range(settings.store_count):
-        more.append(choose_port(0, rng, taken=frozenset({*taken, gateway_port, *more})))
-    monitor_port = more.pop()
+    ports = _Ports(rng)
+    nats_port = ports.take(settings.nats_port)
+    segstore_port = ports.take(settings.segstore_port)
+    gateway_port = ports.take(settings.gateway_port)
+    count = directory.choices.nats_count
     programs = await find_programs(redis=settings.redis)
     return ClusterPlan(
         redis_program=programs.redis,
         redis_socket=sockets / REDIS_SOCKET,
-        more_segstore_ports=tuple(more),
+        more_segstore_ports=tuple(ports.take() for _ in range(settings.store_count - 1)),
         controller_count=settings.controller_count,
         directory=directory,
         nats_program=programs.nats,
         nats_port=nats_port,
         nats_login=kept_credentials(directory, new_password),
-        nats_monitor_port=monitor_port,
+        nats_monitor_port=ports.take(),
+        nats_route_port=ports.take() if count > 1 else 0,
+        more_nats=tuple(
+            NatsPorts(ports.take(), ports.take(), ports.take()) for _ in range(count - 1)
+        ),
         segstore_port=segstore_port,
         gateway_port=gateway_port,
         container_count=settings.container_count,
@@ -296,6 +317,15 @@ def _check(settings: UpSettings) -> None:
         raise InvalidSetting(
             f"a cluster on one machine has 1 to {CONTROLLER_COUNT_MAX} controllers",
             count=settings.controller_count,
+        )
+    if settings.nats_count not in (None, *NATS_COUNTS):
+        raise InvalidSetting(
+            "a cluster on one machine has 1 or 3 NATS servers", count=settings.nats_count
+        )
+    if settings.ephemeral and settings.log == "jetstream":
+        raise InvalidSetting(
+            "an ephemeral cluster keeps no logs, so none can be in JetStream",
+            remedy="omit --log or --ephemeral",
         )
     if settings.ephemeral and settings.store_count > 1:
         raise InvalidSetting(

@@ -13,6 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from anabranch.cli.target import DATA_DIR_DEFAULT
+from anabranch.cli.up.choices import Log
 from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.progress import Place, Progress
 from anabranch.cli.up.registration import Registration, registered
@@ -34,6 +35,8 @@ def up(
     otlp_endpoint: str = "",
     spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
     controllers: int = 1,
+    nats: int | None = None,
+    log: Log | None = None,
     redis: bool = True,
     context: str = "local",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -62,6 +65,11 @@ def up(
         Number of segment stores; they share tier 2 and the containers.
     controllers
         Number of controllers; if one dies, the others take over its work.
+    nats
+        Number of NATS servers, 1 or 3 (1); chosen once. Three keep working when one is down.
+    log
+        Place of the logs: journal, in each store; or jetstream, in NATS, where any store can open
+        them (journal); chosen once.
     redis
         Start Redis too, if its program is found; without it buckets are shared by rendezvous.
     context
@@ -79,6 +87,8 @@ def up(
         otlp_endpoint=otlp_endpoint,
         store_count=spus,
         controller_count=controllers,
+        nats_count=nats,
+        log=log,
         redis=redis,
     )
     asyncio.run(_run(settings, context, json))

@@ -1,10 +1,11 @@
 """The data directory of an embedded cluster: its lock, its format, its files.
 
-format            {"format": 1}: checked before anything else is touched
+format            its format and its choices (see `choices`), checked before all else
 lock              flock held while a cluster runs; its text names the holder
 endpoints.json    addresses for clients; exists while the cluster is ready, until a clean stop
 nats-credentials.json  the NATS server's login; drawn once, kept afterwards
-nats/ segstore/   the state of record (tier 2 is segstore/tier2; the controller exports to it too)
+nats/ segstore/   the state of record (tier 2 is segstore/tier2; the controller exports to it too);
+                  further servers and stores have nats-2/, segstore-2/ …
 logs/ run/        files that may be deleted
 
 The directory belongs to one user: other users of the machine cannot enter it. Every file that a
@@ -20,13 +21,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.cli.up.choices import (
+    FORMAT,
+    NO_WISH,
+    PLAIN,
+    PLAIN_FORMAT,
+    Choices,
+    Wish,
+    agreed,
+    choices_in,
+    format_in,
+)
 from anabranch.common.adapters.local_disk import make_durably, write_durably
 from anabranch.common.errors import DirectoryInUse, DirectoryUnusable, FormatTooNew
 from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
-FORMAT = 1
 PRIVATE = 0o700
-_FOLDERS = ("nats", "segstore", "logs", "run")
+_FOLDERS = ("segstore", "logs", "run")
 NATS_CREDENTIALS = "nats-credentials.json"
 _FILES = ("format", "lock", ENDPOINTS_FILE, NATS_CREDENTIALS)
 
@@ -51,9 +62,10 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
-    """Paths inside a claimed data directory."""
+    """Paths inside a claimed data directory, and the choices that it keeps."""
 
     root: Path
+    choices: Choices = PLAIN
 
     @property
     def endpoints_file(self) -> Path:
@@ -88,34 +100,44 @@ class DataDirectory:
         self.endpoints_file.unlink(missing_ok=True)
 
 
-def check_format(root: Path) -> None:
-    """Raise FormatTooNew or DirectoryUnusable if this release must not touch `root`.
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """The names of `count` parts of a kind, which their folders have too: x, x-2, x-3 …"""
+    return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
+
+
+def kept_choices(root: Path) -> Choices | None:
+    """The choices of a data directory; None if it is new.
+
+    Raises FormatTooNew or DirectoryUnusable if this release must not touch `root`.
 
     An empty file counts as none. The first releases did not sync it, so a loss of power in the
     first half minute emptied it; a release with another format never left it empty.
     """
     try:
         text = _format_text(root)
+        is_old = bool(text) or (root / "nats").is_dir()
     except OSError as error:
         raise _unusable(root, error) from error
     if not text:
-        return
+        return PLAIN if is_old else None
     try:
-        found = int(json.loads(text)["format"])
+        found = format_in(text)
+        choices = choices_in(text) if found <= FORMAT else None
     except (ValueError, KeyError, TypeError) as error:
         raise DirectoryUnusable(
             "the data directory's format file cannot be read",
             remedy=f"choose another directory; if this release wrote this one, write "
-            f"{json.dumps({'format': FORMAT})} into the file",
+            f"{json.dumps({'format': PLAIN_FORMAT})} into the file",
             path=str(root / "format"),
         ) from error
-    if found > FORMAT:
+    if choices is None:
         raise FormatTooNew(
             "the data directory was written by a newer release",
             path=str(root),
             found=found,
             supported=FORMAT,
         )
+    return choices
 
 
 def _format_text(root: Path) -> str:
@@ -127,13 +149,13 @@ def _format_text(root: Path) -> str:
 
 
 @contextlib.contextmanager
-def claim(root: Path) -> Iterator[DataDirectory]:
+def claim(root: Path, wish: Wish = NO_WISH) -> Iterator[DataDirectory]:
     """Hold a data directory for one cluster, creating it if needed.
 
-    Raises FormatTooNew (nothing was changed), DirectoryInUse, DirectoryUnusable.
+    Raises FormatTooNew and InvalidSetting (nothing was changed), DirectoryInUse, DirectoryUnusable.
     """
     root = root.absolute()
-    check_format(root)
+    agreed(kept_choices(root), wish)
     try:
         make_durably(root, PRIVATE)
         descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -141,7 +163,8 @@ def claim(root: Path) -> Iterator[DataDirectory]:
         raise _unusable(root, error) from error
     try:
         _lock(root, descriptor)
-        directory = DataDirectory(root)
+        # Another cluster may have made the directory since.
+        directory = DataDirectory(root, agreed(kept_choices(root), wish))
         _prepare(directory)
         yield directory
     finally:
@@ -166,17 +189,17 @@ def _lock(root: Path, descriptor: int) -> None:
 
 def _prepare(directory: DataDirectory) -> None:
     """Fill a held directory: format and folders; remove the endpoints of a killed cluster."""
-    root = directory.root
+    root, choices = directory.root, directory.choices
     try:
         directory.withdraw()
-        for name in _FOLDERS:
+        if not _format_text(root):  # before the folders, by which a directory counts as old
+            directory.write(root / "format", choices.as_text())
+        for name in (*_FOLDERS, *numbered("nats", choices.nats_count)):
             make_durably(root / name, PRIVATE)
         for private in _to_close(root):
             private.chmod(PRIVATE)
     except OSError as error:
         raise _unusable(root, error) from error
-    if not _format_text(root):
-        directory.write(root / "format", json.dumps({"format": FORMAT}) + "\n")
 
 
 def _to_close(root: Path) -> list[Path]:
@@ -190,8 +213,8 @@ def _to_close(root: Path) -> list[Path]:
 
 
 def _is_part_of_it(name: str) -> bool:
-    known = name.removesuffix(".new") in _FILES or name in _FOLDERS
-    return known or name.startswith("segstore-") or name == "lost+found"
+    known = name.removesuffix(".new") in _FILES or name in (*_FOLDERS, "nats")
+    return known or name.startswith(("segstore-", "nats-")) or name == "lost+found"
 
 
 def _unusable(root: Path, error: OSError) -> DirectoryUnusable:

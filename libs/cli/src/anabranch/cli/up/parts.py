@@ -4,22 +4,19 @@ The environment alone configures the services, exactly as in production; this mo
 them.
 """
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from anabranch.cli.up.directory import DataDirectory
+from anabranch.cli.up import nats_config
+from anabranch.cli.up.directory import DataDirectory, numbered
 from anabranch.cli.up.ports import LOOPBACK
 from anabranch.common.runtime.nats_target import Login
 from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE
 
-NATS_PAYLOAD_SIZE_MAX = 1024 * 1024
-NATS_STORE_SIZE_MAX = 1 << 50
-NATS_LOGIN_S_MAX = 10
-"""The time for a client's login; NATS's default of two seconds is short on a busy machine."""
+NATS = "nats"
 CONTROLLER = "controller"
 SEGSTORE = "segstore"
 REDIS = "redis"
@@ -40,6 +37,24 @@ class NatsProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class NatsPorts:
+    """The ports of a NATS server: for clients, for its monitoring, for the other servers."""
+
+    client: int
+    monitor: int
+    route: int = 0
+    """0 for a server that is alone."""
+
+    @property
+    def url(self) -> str:
+        return f"nats://{LOOPBACK}:{self.client}"
+
+    @property
+    def monitor_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.monitor}"
+
+
+@dataclass(frozen=True, slots=True)
 class RedisProbe:
     """Ready if the socket answers a PING as a Redis server does."""
 
@@ -55,7 +70,8 @@ class HealthProbe:
 
 @dataclass(frozen=True, slots=True)
 class PartSpec:
-    """One child process. `environment` is added to the parent's; `needs` must be ready first."""
+    """One child process. `environment` is added to the parent's. It becomes ready only while most
+    of the parts in `needs` are."""
 
     name: str
     command: tuple[str, ...]
@@ -93,6 +109,9 @@ class ClusterPlan:
     controller_count: int = 1
     nats_monitor_port: int = 8222
     """The port on which NATS reports its configuration, for the controller's check."""
+    nats_route_port: int = 0
+    more_nats: tuple[NatsPorts, ...] = ()
+    """Further NATS servers, which form one cluster with the first."""
     redis_program: Path | None = None
     """None: the controllers share their work without Redis."""
     redis_socket: Path = Path()
@@ -111,12 +130,23 @@ class ClusterPlan:
         return self.tier2 or (self.directory.folder("segstore") / "tier2").as_uri()
 
     @property
+    def nats_servers(self) -> tuple[NatsPorts, ...]:
+        first = NatsPorts(self.nats_port, self.nats_monitor_port, self.nats_route_port)
+        return (first, *self.more_nats)
+
+    @property
+    def nats_names(self) -> tuple[str, ...]:
+        return numbered(NATS, len(self.nats_servers))
+
+    @property
     def nats_url(self) -> str:
-        return f"nats://{LOOPBACK}:{self.nats_port}"
+        """The URLs of all NATS servers, separated by commas."""
+        return ",".join(server.url for server in self.nats_servers)
 
     @property
     def nats_monitor_url(self) -> str:
-        return f"http://{LOOPBACK}:{self.nats_monitor_port}"
+        """The monitoring URLs of all NATS servers, separated by commas."""
+        return ",".join(server.monitor_url for server in self.nats_servers)
 
     @property
     def segstore_endpoint(self) -> str:
@@ -133,7 +163,7 @@ class ClusterPlan:
 
 
 def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
-    """The parts in start order: nats, redis, controllers, segstores, gateway.
+    """The parts in start order: NATS servers, redis, controllers, segstores, gateway.
 
     They stop in reverse. Redis is included only if the plan has it, and no part waits for it.
     """
@@ -144,52 +174,27 @@ def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
         _segstore(plan, name, endpoint)
         for name, endpoint in zip(numbered(SEGSTORE, len(endpoints)), endpoints, strict=True)
     ]
-    return (_nats(plan), *redis, *controllers, *stores, _gateway(plan))
+    return (*_nats_servers(plan), *redis, *controllers, *stores, _gateway(plan))
 
 
-def numbered(name: str, count: int) -> tuple[str, ...]:
-    """The names of `count` parts of a kind: x, x-2, x-3 …"""
-    return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
+def _nats_servers(plan: ClusterPlan) -> list[PartSpec]:
+    servers = zip(plan.nats_names, plan.nats_servers, strict=True)
+    return [_nats(plan, name, ports) for name, ports in servers]
 
 
-def nats_config(port: int, monitor_port: int, store: Path, login: Login) -> str:
-    """The configuration of the embedded NATS server.
-
-    It listens on loopback only, requires a login, syncs every write, and is limited by the disk
-    alone. NATS's own limit would be three quarters of the free space at its start. The text holds
-    the password.
-    """
-    return "\n".join(
-        [
-            f"listen: {json.dumps(f'{LOOPBACK}:{port}')}",
-            f"http: {json.dumps(f'{LOOPBACK}:{monitor_port}')}",
-            "authorization {",
-            f"  user: {json.dumps(login.user)}",
-            f"  password: {json.dumps(login.password.get_secret_value())}",
-            f"  timeout: {NATS_LOGIN_S_MAX}",
-            "}",
-            f"max_payload: {NATS_PAYLOAD_SIZE_MAX}",
-            "jetstream {",
-            f"  store_dir: {json.dumps(str(store))}",
-            "  sync_interval: always",
-            f"  max_file_store: {NATS_STORE_SIZE_MAX}",
-            "}",
-            "",
-        ]
-    )
-
-
-def _nats(plan: ClusterPlan) -> PartSpec:
-    config = plan.directory.run_file("nats.conf")
-    folder = plan.directory.folder("nats")
-    text = nats_config(plan.nats_port, plan.nats_monitor_port, folder, plan.nats_login)
+def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
+    config = plan.directory.run_file(f"{name}.conf")
+    folder = plan.directory.folder(name)
+    all_ports = [one.route for one in plan.nats_servers]
+    routes = nats_config.Routes(name, ports.route, all_ports) if plan.more_nats else None
+    text = nats_config.nats_config(ports.client, ports.monitor, folder, plan.nats_login, routes)
     plan.directory.write(config, text)
     return PartSpec(
-        name="nats",
+        name=name,
         command=(str(plan.nats_program), "--config", str(config)),
         environment={},
-        probe=NatsProbe(plan.nats_port, plan.nats_monitor_port, folder),
-        log_file=plan.directory.log_file("nats"),
+        probe=NatsProbe(ports.client, ports.monitor, folder),
+        log_file=plan.directory.log_file(name),
     )
 
 
@@ -244,7 +249,7 @@ def _segstore(plan: ClusterPlan, name: str, endpoint: str) -> PartSpec:
         {
             "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder(name)),
             "ANABRANCH_SEGSTORE_TIER2_URL": plan.tier2_url,
-            "ANABRANCH_SEGSTORE_JOURNAL": "memory" if plan.ephemeral else "disk",
+            **_log_variables(plan),
             **_nats_variables(plan, "SEGSTORE"),
             "ANABRANCH_SEGSTORE_BIND": endpoint,
             "ANABRANCH_SEGSTORE_HEALTH_BIND": f"{LOOPBACK}:0",
@@ -252,6 +257,21 @@ def _segstore(plan: ClusterPlan, name: str, endpoint: str) -> PartSpec:
         program=SEGSTORE,
     )
     return replace(part, irreplaceable=plan.ephemeral)
+
+
+def _log_variables(plan: ClusterPlan) -> dict[str, str]:
+    """The variables of a store about the place of its containers' logs."""
+    if plan.ephemeral:
+        return {"ANABRANCH_SEGSTORE_JOURNAL": "memory"}
+    if plan.directory.choices.log == "journal":
+        return {"ANABRANCH_SEGSTORE_JOURNAL": "disk"}
+    return {
+        "ANABRANCH_SEGSTORE_JOURNAL": "jetstream",
+        "ANABRANCH_SEGSTORE_LOG_REPLICAS": str(len(plan.nats_servers)),
+        "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS": plan.nats_monitor_url,
+        # The stores share this machine: a tier 2 in a directory dies when the logs do.
+        "ANABRANCH_SEGSTORE_TIER2_LOSS": "accepted",
+    }
 
 
 def _gateway(plan: ClusterPlan) -> PartSpec:
@@ -289,5 +309,5 @@ def _service(
         environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
-        needs=("nats",),
+        needs=plan.nats_names,
     )

@@ -10,7 +10,8 @@
      └── ended ── STOPPING (asked to end; killed when the deadline is over)
 
 All parts start at once: each loads its program meanwhile, and waits itself for the parts that it
-needs. A part that ended starts again when those are serving. Parts stop in reverse order, one after
+needs. A part needs most of the parts that it names: the only NATS server, or two of three. A part
+that ended starts again when those are serving. Parts stop in reverse order, one after
 the other. If the probe of a part fails after the part has been ready, the part is left alone. The
 supervisor replaces a part only if its process ends, if it never becomes ready although the parts
 that it needs have been ready for long, or if it is *stuck*: it keeps an error that only a restart
@@ -21,7 +22,7 @@ or a part that it needs is not ready. Excused ends never lead to giving up; the 
 grow longer than others.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
@@ -139,8 +140,8 @@ def next_actions(
 ) -> list[Action]:
     """The next actions.
 
-    `needs` names the parts in start order, each with the parts without which it cannot become
-    ready. The data of an `irreplaceable` part ends with its process.
+    `needs` names the parts in start order, each with the parts without most of which it cannot
+    become ready. The data of an `irreplaceable` part ends with its process.
     """
     if stopping:
         return _next_stop(list(needs), states, now)
@@ -156,8 +157,14 @@ def next_actions(
 
 
 def is_held_up(needed: Sequence[str], states: Mapping[str, PartState]) -> bool:
-    """Whether a part that it needs is not ready."""
-    return not all(states[other].ready for other in needed)
+    """Whether most of the parts that it needs are not ready."""
+    return not are_most(states[other].ready for other in needed)
+
+
+def are_most(truths: Iterable[bool]) -> bool:
+    """Whether more than half are true; true of none."""
+    known = list(truths)
+    return not known or 2 * sum(known) > len(known)
 
 
 def is_cluster_ready(states: Mapping[str, PartState]) -> bool:
@@ -239,7 +246,7 @@ def _next_for_part(
             if state.failures >= FAILURE_COUNT_MAX:
                 return GiveUp(part)
             rested = now - state.since >= back_off_seconds(state)
-            open_way = all(other.serving for other in needed)
+            open_way = are_most(other.serving for other in needed)
             return Start(part) if rested and open_way else None
         case Phase.STOPPING | Phase.DOWN:
             return None
@@ -252,9 +259,10 @@ def _replaced(
     """Whether a running part must be restarted."""
     if state.stuck and now - state.since >= STUCK_SECONDS_MIN:
         return Kill(part, state.reason)
-    if state.was_ready or state.serving or not all(other.ready for other in needed):
+    if state.was_ready or state.serving or not are_most(other.ready for other in needed):
         return None
-    able_since = max([state.since, *(other.ready_since for other in needed)])
+    times = sorted(other.ready_since for other in needed if other.ready)
+    able_since = max(state.since, times[len(needed) // 2] if times else 0.0)
     return Kill(part, "not ready in time") if now - able_since >= START_SECONDS_MAX else None
 
 

@@ -16,7 +16,15 @@ from anabranch.common.contracts.membership import (
     LossesConfirmed,
     ShowCluster,
 )
-from anabranch.common.contracts.queries import ListNodes, NodeDescription, NodeList
+from anabranch.common.contracts.queries import (
+    DrainStore,
+    ListNodes,
+    NodeDescription,
+    NodeList,
+    Query,
+    StoreDrained,
+    UndrainStore,
+)
 from anabranch.common.runtime.clock import Clock
 
 
@@ -102,6 +110,8 @@ class Controllers:
 class Stores:
     """The segment stores of a cluster; `client.stores`.
 
+    Changes take effect at once and may be repeated; the stores report their progress.
+
     ::
 
         async for store in client.stores.list():
@@ -122,3 +132,31 @@ class Stores:
         found = await self._control.query("list_nodes", ListNodes(), NodeList, timeout_s=timeout_s)
         for store in found.nodes:
             yield store
+
+    async def drain(self, node_id: str) -> NodeDescription:
+        """Move all containers away from the store, one at a time, and place none on it.
+
+        The call returns at once, and the store stays drained until `undrain`. Its `containers`
+        tell how many are still to move. It may be repeated. Raises NodeNotFound, Unavailable.
+
+        ::
+
+            store = await client.stores.drain("store-2")
+            print(store.containers, "containers to move")
+        """
+        return await self._change("drain_store", DrainStore(node_id=node_id))
+
+    async def undrain(self, node_id: str) -> NodeDescription:
+        """Let the store have containers again. It may be repeated.
+
+        Raises NodeNotFound, Unavailable.
+
+        ::
+
+            await client.stores.undrain("store-2")
+        """
+        return await self._change("undrain_store", UndrainStore(node_id=node_id))
+
+    async def _change(self, name: str, query: Query) -> NodeDescription:
+        changed = await self._control.query(name, query, StoreDrained, timeout_s=QUERY_TIMEOUT_S)
+        return changed.node

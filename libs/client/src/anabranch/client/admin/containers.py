@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 from anabranch.client.admin.tier2_flush import list_containers
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
+from anabranch.common.contracts.container_queries import ContainerExplained, ExplainContainer
 from anabranch.common.contracts.queries import (
     AbandonTail,
     ContainerDescription,
@@ -42,6 +43,25 @@ class Containers:
         """
         for container in await list_containers(self._control, timeout_s=timeout_s):
             yield container
+
+    async def explain(
+        self, container: int, *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> ContainerExplained:
+        """Why the container does not serve, or what the cluster is about to do with it.
+
+        Raises InvalidRequest, Unavailable.
+
+        ::
+
+            for reason in (await client.containers.explain(3)).reasons:
+                print(reason)
+        """
+        return await self._control.query(
+            "explain_container",
+            ExplainContainer(container=container),
+            ContainerExplained,
+            timeout_s=timeout_s,
+        )
 
     async def move(self, container: int, node_id: str) -> ContainerDescription:
         """Ask the container's store to close it, and open it on another store, where it stays.

@@ -54,6 +54,8 @@ NEVER_HEDGED = frozenset(
         "abandon_tail",
         "enable_container",
         "unpin_container",
+        "drain_store",
+        "undrain_store",
         "confirm_losses",
         "redrive_parked",
         "drop_parked",

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from anabranch.common.contracts import membership, queries
 from anabranch.common.contracts.base import Contract, ReadToken
+from anabranch.common.contracts.container_queries import ExplainContainer
 from anabranch.common.contracts.parked import ChangeParked, ListParked
 from anabranch.common.contracts.place import place_of
 from anabranch.common.contracts.queries import Query
@@ -27,6 +28,8 @@ _OUTSIDE = (
     queries.ListContainers,
     queries.ListNodes,
     queries.PlacementChange,
+    queries.DrainChange,
+    ExplainContainer,
     membership.ListControllers,
     membership.ShowCluster,
     membership.ConfirmLosses,

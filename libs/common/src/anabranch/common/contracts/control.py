@@ -11,6 +11,7 @@ from itertools import chain
 from types import ModuleType
 
 from anabranch.common.contracts import (
+    container_queries,
     membership,
     operation_queries,
     parked,
@@ -27,6 +28,7 @@ from anabranch.common.contracts.queries import Query, Question
 
 _READING: tuple[ModuleType, ...] = (
     queries,
+    container_queries,
     stream_queries,
     scaling,
     operation_queries,
