@@ -1,12 +1,14 @@
 """Controllers and stores of one cluster on virtual time: they beat, watch, lead and balance.
 
 What a store does with a container is not simulated: whatever is placed on a live store is open
-there a moment later, under the next container epoch.
+there a moment later, under the next container epoch. A store with a shared log notices the end of
+its session by its next beat: it closes its containers and begins another session.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anabranch.common.contracts.cluster import (
     node_from_bytes,
@@ -15,26 +17,42 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.errors import ProcessReplaced, RevisionConflict
-from anabranch.common.eventsourcing.beats import Beats
+from anabranch.common.contracts.membership import ConfirmLosses
+from anabranch.common.errors import ProcessReplaced, RevisionConflict, Unavailable
+from anabranch.common.eventsourcing.beats import BEAT_S, Beats
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
+    JETSTREAM,
+    WAITING_FOR_OPERATOR,
     ControllerRecord,
     Endpoint,
     NodeRecord,
     Placement,
     PlacementState,
 )
+from anabranch.common.model.joining import join_proof
 from anabranch.controller.cluster.balancer import Balancer
+from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from kit.cut_off import Line, ThroughLine
 from kit.loud import loud
-from kit.virtual_time import VirtualClock
+from kit.virtual_time import VirtualClock, run_virtual
 
 SETTLE_S = 3.0
+LEASE_S = 2.25
 OPEN_S = 0.2
+
+
+class _Leads:
+    """The leadership of a controller that does not notice that another one leads."""
+
+    leading = True
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        return
 
 
 @dataclass
@@ -45,6 +63,7 @@ class RunningController:
     leadership: Leadership
     placements: Placements
     balancer: Balancer
+    drains: Drains
     line: Line
     placed_line: Line
     """The way to the placements alone."""
@@ -62,9 +81,14 @@ class RunningController:
 @dataclass
 class RunningStore:
     node: NodeRecord
+    """The record that it announces; with a shared log its session changes."""
     beats: Beats
     line: Line
     task: "asyncio.Task[None]"
+    rewrite: Callable[[NodeRecord], Awaitable[None]]
+    """Writes its record from outside."""
+    opened: dict[int, int] = field(default_factory=dict)
+    """Containers that it serves from a shared log → container epoch."""
 
     async def kill(self) -> None:
         self.task.cancel()
@@ -72,7 +96,11 @@ class RunningStore:
 
     async def stop(self) -> None:
         await self.kill()
-        await self.beats.end(node_to_bytes(replace(self.node, stopped=True)))
+        last_word = replace(self.node, stopped=True)
+        if self.node.journal_id == JETSTREAM:
+            await self.rewrite(last_word)
+        else:
+            await self.beats.end(node_to_bytes(last_word))
 
 
 @dataclass
@@ -85,7 +113,11 @@ class ClusterWorld:
     controllers: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
     cluster: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
     placed: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
+    join_token: str = ""
+    """The token of the controllers."""
     sessions: int = 0
+    took_s: list[float] = field(default_factory=list)
+    """From the judgement of a store to the opening of a container elsewhere, as measured."""
     replaced: list[str] = field(default_factory=list)
     """Sessions of controllers that ended because another one had taken their id."""
 
@@ -107,7 +139,8 @@ class ClusterWorld:
         self.sessions += 1
         return f"session-{self.sessions}"
 
-    def start_controller(self, name: str) -> RunningController:
+    def start_controller(self, name: str, *, leads: bool = False) -> RunningController:
+        """`leads`: its balancer believes that it leads, whoever leads."""
         line, clock = Line(), self.clock
         me = ControllerRecord(name, self._session(), pid=self.sessions)
         controllers = ThroughLine(self.controllers, line)
@@ -116,8 +149,11 @@ class ClusterWorld:
             MemberRecords(controllers, ThroughLine(self.nodes, line)),
             clock,
             containment=loud(clock),
+            join_token=self.join_token,
         )
-        leadership = Leadership(ThroughLine(self.cluster, line), controllers, members, clock)
+        cluster = ThroughLine(self.cluster, line)
+        leadership = Leadership(cluster, controllers, members, clock)
+        drains = Drains(cluster, clock)
         placed_line = Line()
         placed = ThroughLine(self.placed, placed_line)
         placements = Placements(
@@ -127,27 +163,38 @@ class ClusterWorld:
             placed,
             placements,
             members,
-            leadership,
+            _Leads() if leads else leadership,
+            drains,
             container_count=self.container_count,
             settle_s=SETTLE_S,
             clock=clock,
             containment=loud(clock),
+            measure=self.took_s.append,
         )
 
         async def run() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for part in (members, leadership, placements, balancer):
+                    for part in (members, leadership, placements, balancer, drains):
                         group.create_task(part.serve())
             except* ProcessReplaced:
                 self.replaced.append(me.session)
 
         task = self._spawn(run())
-        return RunningController(members, leadership, placements, balancer, line, placed_line, task)
+        return RunningController(
+            members, leadership, placements, balancer, drains, line, placed_line, task
+        )
 
-    def start_store(self, name: str) -> RunningStore:
+    def start_store(
+        self, name: str, log: str = "journal", *, rack: str = "", token: str = ""
+    ) -> RunningStore:
         line = Line()
-        node = NodeRecord(name, Endpoint("127.0.0.1", 1), "journal", self._session())
+        session = self._session()
+        lease_s = LEASE_S if log == JETSTREAM else 0.0
+        node = NodeRecord(
+            name, Endpoint("127.0.0.1", 1), log, session, lease_s=lease_s, rack=rack,
+            proof=join_proof(token, name, session),
+        )  # fmt: skip
         beats = Beats(
             ThroughLine(self.nodes, line),
             name,
@@ -159,20 +206,58 @@ class ClusterWorld:
 
         async def run() -> None:
             async with asyncio.TaskGroup() as group:
-                group.create_task(beats.run())
-                group.create_task(self._obey(name))
+                shared = node.journal_id == JETSTREAM
+                group.create_task(self._beat(store) if shared else beats.run())
+                group.create_task(self._obey(store))
 
-        return RunningStore(node, beats, line, self._spawn(run()))
+        task = self._spawn(run())
+        store = RunningStore(node, beats, line, task, partial(self._rewrite, name))
+        return store
 
-    async def _obey(self, name: str) -> None:
+    async def _beat(self, store: RunningStore) -> None:
+        """Beat by compare-and-set; a session that is over is followed by another one."""
+        revision: int | None = None
+        objects, name = ThroughLine(self.nodes, store.line), store.node.node_id
+        while True:
+            beaten = replace(store.node, beat=store.node.beat + 1)
+            try:
+                if revision is None:
+                    stored = await objects.get(name)
+                    if stored is None:
+                        revision = await objects.create(name, node_to_bytes(beaten))
+                        continue
+                    revision, found = stored.revision, node_from_bytes(stored.value)
+                    if found.over and found.session == store.node.session:
+                        store.opened.clear()
+                        store.node = replace(store.node, session=self._session())
+                    continue
+                revision = await objects.update(name, node_to_bytes(beaten), revision)
+                store.node = beaten
+            except RevisionConflict:
+                revision = None
+                continue
+            except Unavailable:
+                pass
+            await self.clock.sleep(BEAT_S)
+
+    async def _obey(self, store: RunningStore) -> None:
         """Open what is placed on the store, and release what is to leave."""
         while True:
             for found in await self.placements():
-                if found.owner != name:
+                if found.owner != store.node.node_id or store.line.cut:
                     continue
-                if found.target or not found.log_id:
-                    await self.change(found.container, obeyed)
+                mine = store.opened.get(found.container) == found.container_epoch
+                reopened = bool(found.log_home) and not mine
+                waits = found.state in WAITING_FOR_OPERATOR or found.state is PlacementState.FAILED
+                if (found.target or not found.log_id or reopened) and not waits:
+                    await self._open_or_release(store, found)
             await self.clock.sleep(OPEN_S)
+
+    async def _open_or_release(self, store: RunningStore, found: Placement) -> None:
+        log_home = JETSTREAM if store.node.journal_id == JETSTREAM else ""
+        if not found.target and log_home:
+            store.opened[found.container] = found.container_epoch + 1
+        await self.change(found.container, lambda now: obeyed(now, log_home))
 
     async def placements(self) -> list[Placement]:
         found = [placement_from_bytes(stored.value) for stored in await self.placed.list()]
@@ -190,11 +275,16 @@ class ClusterWorld:
         except RevisionConflict:
             return
 
+    async def _rewrite(self, store: str, record: NodeRecord) -> None:
+        stored = await self.nodes.get(store)
+        assert stored is not None
+        await self.nodes.update(store, node_to_bytes(record), stored.revision)
+
     async def run(self, seconds: float) -> None:
         await self.clock.sleep(seconds)
 
 
-def obeyed(found: Placement) -> Placement:
+def obeyed(found: Placement, log_home: str = "") -> Placement:
     """What the owner makes of a placement that it is to release or to open."""
     if found.target:
         return replace(
@@ -202,9 +292,42 @@ def obeyed(found: Placement) -> Placement:
             replicas=(found.target,),
             target="",
             log_id="",
+            log_home="",
             previous_log=found.log_id,
             state=PlacementState.ASSIGNED,
         )
     epoch = found.container_epoch + 1
-    log_id = f"log-{found.container}-{epoch}"
-    return replace(found, container_epoch=epoch, log_id=log_id, state=PlacementState.OPEN)
+    log_id = found.log_id or f"log-{found.container}-{epoch}"
+    return replace(
+        found, container_epoch=epoch, log_id=log_id, log_home=log_home, state=PlacementState.OPEN
+    )
+
+
+def in_a_world(test: Callable[[ClusterWorld], Awaitable[None]]) -> None:
+    """Run the test on virtual time; everything that still runs after it is killed."""
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            world = ClusterWorld(group)
+            await test(world)
+            world.end()
+
+    run_virtual(main())
+
+
+def desk_of(controller: RunningController, *peers: RunningController) -> ClusterDesk:
+    """The controller's desk; its peers are told by a direct call."""
+
+    async def tell(_name: str, payload: bytes, _seconds: float) -> list[tuple[str, bytes]]:
+        query = ConfirmLosses.model_validate_json(payload)
+        answers = [(peer, await desk_of(peer).confirm(query)) for peer in peers]
+        return [(p.members.me.controller_id, a.model_dump_json().encode()) for p, a in answers]
+
+    return ClusterDesk(
+        controller.members,
+        controller.placements,
+        lambda: controller.leadership.leader,
+        tell,
+        controller.balancer,
+        controller.drains,
+    )

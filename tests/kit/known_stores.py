@@ -14,6 +14,8 @@ class StoresKnown:
     complete: bool = True
     down_since: Mapping[str, int] = field(default_factory=dict)
 
+    leased: frozenset[str] = frozenset()
+
     @property
     def nodes(self) -> Mapping[str, NodeRecord]:
         return {name: NodeRecord(name, Endpoint("127.0.0.1", 4000), name) for name in self.names}

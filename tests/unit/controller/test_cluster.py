@@ -1,8 +1,7 @@
 """Controllers and stores together, on virtual time: liveness, leader, placement."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,36 +12,9 @@ from anabranch.common.contracts.membership import ConfirmLosses
 from anabranch.common.errors import Unavailable
 from anabranch.controller.cluster import leadership
 from anabranch.controller.domain.liveness import Kind
-from anabranch.controller.handlers.desk.cluster import ClusterDesk
-from kit.cluster_world import SETTLE_S, ClusterWorld, RunningController
-from kit.virtual_time import run_virtual
+from kit.cluster_world import SETTLE_S, ClusterWorld, desk_of, in_a_world
 
 NOTICED_S = 5.0
-
-
-def in_a_world(test: Callable[[ClusterWorld], Awaitable[None]]) -> None:
-    """Run the test on virtual time; everything that still runs after it is killed."""
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            world = ClusterWorld(group)
-            await test(world)
-            world.end()
-
-    run_virtual(main())
-
-
-def desk_of(controller: RunningController, *peers: RunningController) -> ClusterDesk:
-    """The controller's desk; its peers are told by a direct call."""
-
-    async def tell(_name: str, payload: bytes, _seconds: float) -> list[tuple[str, bytes]]:
-        query = ConfirmLosses.model_validate_json(payload)
-        answers = [(peer, await desk_of(peer).confirm(query)) for peer in peers]
-        return [(p.members.me.controller_id, a.model_dump_json().encode()) for p, a in answers]
-
-    return ClusterDesk(
-        controller.members, controller.placements, lambda: controller.leadership.leader, tell
-    )
 
 
 async def spread(world: ClusterWorld) -> list[int]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.common.eventsourcing.beats import BEAT_S
 from anabranch.controller.domain.liveness import (
     Hold,
     Kind,
@@ -17,12 +18,13 @@ from anabranch.controller.domain.liveness import (
     Timing,
     Verdict,
 )
+from anabranch.controller.settings import Settings
 from anabranch.controller.wiring.cluster import UNSEEN_S_MAX, membership_health
 
 TIMING = Timing()
 TICK_S = 0.25
 ME = Member(Kind.CONTROLLER, "me")
-NOTICED_S_MAX = 5.0
+NOTICED_S_MAX = 3.5
 
 
 def store(number: int) -> Member:
@@ -31,12 +33,13 @@ def store(number: int) -> Member:
 
 @dataclass
 class Process:
-    """Beats every 1.2 s, out of step with the others, while it is alive and NATS is there."""
+    """Beats every 0.75 s, out of step with the others, while it is alive and NATS is there."""
 
     member: Member
     next_beat_s: float
     killed_s: float | None = None
     revision: int = 0
+    lease_s: float = 0.0
 
 
 @dataclass
@@ -50,9 +53,10 @@ class Cluster:
     now_s: float = 100.0
     dead_at: dict[Member, float] = field(default_factory=dict)
     sequence: int = 0
+    timing: Timing = TIMING
 
     def __post_init__(self) -> None:
-        self.observer = Liveness(ME, "mine", TIMING, self.moment())
+        self.observer = Liveness(ME, "mine", self.timing, self.moment())
         self.unseen: list[tuple[Member, Sighting]] = []
 
     def moment(self) -> Moment:
@@ -86,7 +90,8 @@ class Cluster:
                 process.revision = self.sequence
                 process.next_beat_s = self.now_s + TIMING.beat_s
                 session = "mine" if process.member == ME else "theirs"
-                self.unseen.append((process.member, Sighting(self.sequence, session)))
+                seen = Sighting(self.sequence, session, lease_s=process.lease_s)
+                self.unseen.append((process.member, seen))
 
     def _compare(self) -> None:
         for member in self.observer.suspects(self.moment()):
@@ -106,13 +111,15 @@ class Cluster:
 Spans = Sequence[tuple[float, float]]
 
 
-def cluster(stores: int, outages: Spans = (), pauses: Spans = ()) -> Cluster:
+def cluster(
+    stores: int, outages: Spans = (), pauses: Spans = (), timing: Timing = TIMING
+) -> Cluster:
     members = [ME, *(store(number) for number in range(stores))]
     processes = [
         Process(member, 100.0 + TIMING.beat_s * index / len(members))
         for index, member in enumerate(members)
     ]
-    return Cluster(processes, outages, pauses)
+    return Cluster(processes, outages, pauses, timing=timing)
 
 
 def kill(found: Cluster, *members: Member) -> None:
@@ -141,7 +148,9 @@ def test_nobody_who_lives_is_ever_taken_for_dead(
 
 @settings(max_examples=40)
 @given(stores=st.integers(3, 6), at=st.floats(3, 20), victim=st.integers(0, 2))
-def test_a_failure_is_noticed_within_five_seconds(stores: int, at: float, victim: int) -> None:
+def test_a_failure_is_noticed_within_three_seconds_and_a_half(
+    stores: int, at: float, victim: int
+) -> None:
     found = cluster(stores)
     found.run(at)
     kill(found, store(victim))
@@ -331,3 +340,89 @@ def test_a_silent_one_whose_record_is_gone_is_forgotten(revision: int | None) ->
     observer.saw(store(0), Sighting(5, "s"), Moment(0, 0))
     observer.compared(store(0), revision, Moment(1, 1000))
     assert (store(0) in observer.standings) == (revision is not None)
+
+
+def test_the_defaults_are_those_of_the_beats() -> None:
+    assert TIMING.beat_s == BEAT_S
+    assert Timing.of(3.0) == TIMING
+    assert Settings().member_dead_s == TIMING.silent_s_max
+
+
+@given(dead_s=st.floats(1.5, 60))
+def test_an_observer_is_blind_before_it_judges_and_sees_between_two_beats(dead_s: float) -> None:
+    timing = Timing.of(dead_s)
+    assert timing.beat_s < timing.blind_s < timing.silent_s_max
+    assert dead_s < 2.75 or timing.blind_s + timing.beat_s <= timing.silent_s_max
+
+
+@settings(max_examples=60)
+@given(
+    dead_s=st.floats(1.5, 5),
+    lease_s=st.floats(0.5, 12),
+    at=st.floats(3, 8),
+    stores=st.integers(3, 5),
+)
+def test_no_store_is_dead_before_its_own_lease_has_expired(
+    dead_s: float, lease_s: float, at: float, stores: int
+) -> None:
+    found = cluster(stores, timing=Timing.of(dead_s))
+    for process in found.processes[1:]:
+        process.lease_s = lease_s
+    found.run(at)
+    kill(found, store(0))
+    changed_s = found.observer.standings[store(0)].changed_s
+    bound_s = max(dead_s, 1.25 * lease_s + 0.1)
+    assert found.observer.dead_after_s(store(0)) == bound_s
+    found.run(bound_s + 2 * TICK_S)
+    assert set(found.dead_at) == {store(0)}
+    assert found.dead_at[store(0)] - changed_s > bound_s
+
+
+def test_a_record_that_is_over_is_dead_until_another_session_appears() -> None:
+    found = cluster(3)
+    found.run(5)
+    member, observer = store(0), found.observer
+    kill(found, member)
+    found.run(4)
+    since_ms = observer.standings[member].since_ms
+    observer.saw(member, Sighting(9000, "theirs", over=True), found.moment())
+    assert found.verdict(member) is Verdict.DEAD
+    assert observer.standings[member].since_ms == since_ms, "it is no news"
+    assert observer.session_over(member, found.moment())
+    assert observer.suspects(found.moment()) == []
+    observer.saw(member, Sighting(9001, "another"), found.moment())
+    assert found.verdict(member) is Verdict.LIVE
+    assert not observer.session_over(member, found.moment())
+
+
+def test_a_live_store_whose_record_is_over_is_dead_at_once_and_no_loss() -> None:
+    found = cluster(3)
+    found.run(5)
+    for number in range(2):
+        kill(found, store(number))
+        seen = Sighting(9000 + number, "theirs", over=True)
+        found.observer.saw(store(number), seen, found.moment())
+        assert found.verdict(store(number)) is Verdict.DEAD
+    found.run(20)
+    assert found.hold() is None
+
+
+@given(lease_s=st.floats(0, 10), dead_s=st.floats(1.5, 5))
+def test_the_session_of_a_stopped_store_is_over_when_a_silent_one_would_be_dead(
+    lease_s: float, dead_s: float
+) -> None:
+    observer = Liveness(ME, "mine", Timing.of(dead_s), Moment(0, 0))
+    observer.saw(store(0), Sighting(5, "s", stopped=True, lease_s=lease_s), Moment(0, 0))
+    bound_s = max(dead_s, 1.25 * lease_s + 0.1 if lease_s else 0)
+    assert not observer.session_over(store(0), Moment(bound_s, 0))
+    assert observer.session_over(store(0), Moment(bound_s + 0.01, 0))
+
+
+def test_the_session_of_a_silent_store_is_not_over_however_long_it_is_dead() -> None:
+    found = cluster(3)
+    found.run(5)
+    kill(found, store(0))
+    found.run(100)
+    assert found.verdict(store(0)) is Verdict.DEAD
+    assert not found.observer.session_over(store(0), found.moment())
+    assert not found.observer.session_over(store(99), found.moment()), "an unknown store"

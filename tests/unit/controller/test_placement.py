@@ -1,6 +1,7 @@
 """Which store owns which container, and what is written once for ever."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -18,6 +19,7 @@ from anabranch.common.contracts.queries import ContainerDescription
 from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
+    JETSTREAM,
     Abandonment,
     ControllerRecord,
     Endpoint,
@@ -29,7 +31,7 @@ from anabranch.common.model.cluster import (
 )
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.controller.cluster.constants import settle_constants
-from anabranch.controller.domain.placement import describe, serving
+from anabranch.controller.domain.descriptions import PHASES, describe, phase, serving
 
 NODE = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
 
@@ -54,11 +56,11 @@ def test_every_container_is_described_placed_or_not() -> None:
         ContainerDescription(container=0, state="unassigned"),
         ContainerDescription(
             container=1, state="open", container_epoch=3, node_id="node-1",
-            host="127.0.0.1", port=4000, restarts=2,
+            host="127.0.0.1", port=4000, restarts=2, log="journal",
         ),
         ContainerDescription(
             container=2, state="failed", container_epoch=4, node_id="gone",
-            restarts=7, reason="disk-failed",
+            restarts=7, reason="disk-failed", log="journal",
         ),
     )  # fmt: skip
 
@@ -75,6 +77,34 @@ def test_a_container_is_unavailable_while_its_store_is_down() -> None:
     assert (told.state, told.reason, told.since_ms) == ("offline", "log-not-here", 0)
 
 
+def test_a_container_with_a_shared_log_is_described_with_the_lease_of_its_store() -> None:
+    journal = Placement(0, ("node-1",), 3, "log", PlacementState.OPEN)
+    shared = replace(journal, log_home=JETSTREAM)
+    fresh = Placement(0, ("node-1",), 3)
+
+    def told(found: Placement, leased: set[str]) -> tuple[str, str]:
+        described = describe(1, {0: found}, {"node-1": NODE}, {}, leased)[0]
+        return described.log, described.lease
+
+    assert told(shared, {"node-1"}) == ("jetstream", "held")
+    assert told(shared, {"node-2"}) == ("jetstream", "lapsed")
+    assert told(journal, {"node-1"}) == ("journal", "")
+    assert told(fresh, {"node-1"}) == ("", "")
+
+
+def test_the_phase_of_a_container_says_what_it_waits_for() -> None:
+    opened = ContainerDescription(container=0, state="open", log="jetstream")
+    down = opened.model_copy(update={"state": "unavailable"})
+
+    assert phase(opened) == "open"
+    assert phase(opened.model_copy(update={"target": "b"})) == "moving"
+    assert phase(down) == "waiting"
+    assert phase(down.model_copy(update={"log": "journal"})) == "unavailable"
+    assert phase(down.model_copy(update={"log": ""})) == "unavailable"
+    states = get_args(ContainerDescription.model_fields["state"].annotation)
+    assert set(PHASES) == {*states, "moving", "waiting"}
+
+
 def test_records_survive_being_stored() -> None:
     placement = Placement(3, ("a", "b"), 9, "log", PlacementState.FAILED, 4, "disk")
 
@@ -84,7 +114,11 @@ def test_records_survive_being_stored() -> None:
     assert placement_from_bytes(placement_to_bytes(moving)) == moving
     pinned = replace(placement, pinned=True)
     assert placement_from_bytes(placement_to_bytes(pinned)) == pinned
-    node = replace(NODE, session="s", beat=7, stopped=True)
+    shared = replace(placement, log_home=JETSTREAM)
+    assert placement_from_bytes(placement_to_bytes(shared)) == shared
+    node = replace(
+        NODE, session="s", beat=7, stopped=True, over=True, lease_s=2.25, rack="r", proof="p"
+    )
     assert node_from_bytes(node_to_bytes(node)) == node
     controller = ControllerRecord("c", "s", 7, "host", 12, 1000)
     assert controller_from_bytes(controller_to_bytes(controller)) == controller
@@ -103,6 +137,8 @@ def test_a_placement_of_an_earlier_release_is_read() -> None:
     second = stored.replace(b'"schema_number":1', b'"schema_number":2,"target":"b"')
     assert placement_from_bytes(second).target == "b"
     assert not placement_from_bytes(second).pinned
+    third = stored.replace(b'"schema_number":1', b'"schema_number":3,"pinned":true')
+    assert placement_from_bytes(third).log_home == ""
     node = b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
     assert node_from_bytes(node + b'"journal_id":"journal-1"}') == NODE
 
@@ -110,12 +146,13 @@ def test_a_placement_of_an_earlier_release_is_read() -> None:
 def test_the_stored_forms_are_these() -> None:
     assert node_to_bytes(NODE) == (
         b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
-        b'"journal_id":"journal-1","session":"","beat":0,"stopped":false}'
+        b'"journal_id":"journal-1","session":"","beat":0,"stopped":false,"over":false,'
+        b'"lease_s":0.0,"rack":"","proof":""}'
     )
     assert placement_to_bytes(Placement(0, ("n",))) == (
-        b'{"schema_number":3,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
+        b'{"schema_number":4,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
         b'"state":"assigned","restarts":0,"reason":"","target":"","previous_log":"","void":null,'
-        b'"abandoned":null,"pinned":false}'
+        b'"abandoned":null,"pinned":false,"log_home":""}'
     )
 
 
@@ -127,7 +164,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 def test_records_of_a_newer_release_are_refused_by_name() -> None:
     with pytest.raises(FormatTooNew):
-        placement_from_bytes(b'{"schema_number":4}')
+        placement_from_bytes(b'{"schema_number":5}')
 
 
 async def test_the_constants_never_change() -> None:

@@ -29,6 +29,17 @@ class RetentionCounts:
 
 
 @dataclass(slots=True)
+class FailOverCounts:
+    """Counts of fail-overs since the start of the process.
+
+    `fail_overs` count by reason: the store is `dead`, or the container `failed` on it.
+    """
+
+    sessions_ended: int = 0
+    fail_overs: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
 class WatermarkCounts:
     """Counts of watermarks since the start. As of the last round: `held` streams by reason, and
     `oldest_s`, the longest time since which a stream with writers has no new watermark."""
@@ -81,6 +92,10 @@ class ControllerMetrics:
             ("outcome",),
         )
         self._scaling_seconds = self._define_scaling(metrics)
+        self._fail_over_seconds = metrics.histogram(
+            f"{PREFIX}fail_over_seconds",
+            "From when a store was judged dead to when its container was open elsewhere",
+        )
         self._expiry_seconds = metrics.histogram(
             f"{PREFIX}transaction_expiry_seconds",
             "From a transaction's deadline to its abort",
@@ -196,6 +211,31 @@ class ControllerMetrics:
         self._metrics.gauge(f"{PREFIX}holds", "1 while the controller holds", holds, ("reason",))
         self._metrics.gauge(f"{PREFIX}leads", "1 on the controller that leads", leads)
 
+    def watch_containers(
+        self,
+        *,
+        containers: Callable[[], Mapping[tuple[str, ...], float]],
+        counts: FailOverCounts,
+    ) -> None:
+        """Register the metrics of containers and of fail-overs; call once."""
+        self._metrics.gauge(
+            f"{PREFIX}containers",
+            "Containers by state, as this controller sees them",
+            containers,
+            ("state",),
+        )
+        self._metrics.counter(
+            f"{PREFIX}sessions_ended_total",
+            "Sessions of dead segment stores that this controller ended",
+            lambda: counts.sessions_ended,
+        )
+        self._metrics.counter(
+            f"{PREFIX}fail_overs_total",
+            "Containers that this controller placed on another store that shares their log",
+            lambda: counts.fail_overs,
+            ("reason",),
+        )
+
     def watch_transactions(
         self, *, ages: Callable[[], TransactionAges], purged: Callable[[], int]
     ) -> None:
@@ -298,6 +338,11 @@ class ControllerMetrics:
         self.scaling[action, outcome] += 1
         if waited_s is not None:
             self._scaling_seconds.record(waited_s, {"action": action})
+
+    def failed_over(self, took_s: float) -> None:
+        """Record the time from the judgement of a store to the opening of its container
+        elsewhere."""
+        self._fail_over_seconds.record(took_s)
 
     def expired(self, late_s: float) -> None:
         """Record how long after its deadline a transaction was aborted."""

@@ -1,6 +1,7 @@
 """The controller's settings, from the environment: ``ANABRANCH_CONTROLLER_…``."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -75,6 +76,13 @@ class Settings(NatsSettings):
     controller_id: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")
     """The controller's id in the cluster; empty: drawn at every start. Two processes must not share
     an id. With a fixed id, a controller that restarts takes its place at once."""
+    member_dead_s: float = Field(default=3.0, ge=1.5, le=3600)
+    """How long a controller or a segment store must be silent before it counts as dead. A store is
+    never dead before its own lease has expired, whatever this setting is. Below 2.75, a short
+    outage of NATS may look like the death of a member."""
+    join_token_file: Path | None = None
+    """A file with a secret that segment stores must have, too; stores without it get no containers.
+    Empty: every segment store may join."""
     placement_settle_s: float = Field(default=3.0, ge=0, le=3600)
     """How long the set of live segment stores must be unchanged before the leader moves containers
     to balance them."""
@@ -110,6 +118,11 @@ class Settings(NatsSettings):
     def _check_scaling(self) -> Self:
         self.scaling_options.changed(PROFILES.get(self.scaling, FAST))
         return self
+
+    @field_validator("join_token_file", mode="before")
+    @classmethod
+    def _no_file_if_empty(cls, path: object) -> object:
+        return path or None
 
     @field_validator("nats_monitor_url")
     @classmethod

@@ -27,9 +27,9 @@ from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.logger import get_logger
 
-BEAT_S = 1.2
-BEAT_DEADLINE_S = 1.0
-RETRY_S = 0.2
+BEAT_S = 0.75
+BEAT_DEADLINE_S = 0.6
+RETRY_S = 0.15
 COMPARE_DEADLINE_S = 0.25
 """For reading a beat back; the next beat waits for it."""
 LAST_WORD_S_MAX = 1.0

@@ -2,14 +2,16 @@
 
 The balancer compares states and does not react to single changes: after every change, and every
 second, it performs the plan of `domain/placement.py`. Every write is a compare-and-set on the
-placement that the plan used. A decision on outdated knowledge therefore does nothing, even from
-another controller that still believes that it leads.
+placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
+does nothing, even from another controller that still believes that it leads.
 
-Owns: the set of live stores, and the time of its last change.
+Owns: the set of live stores and the time of its last change; the counts of what it did; the
+containers that failed over from a dead store and are not open yet, each with its new store and the
+Unix time in milliseconds at which the old one was judged dead.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, assert_never
 
@@ -22,22 +24,30 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.errors import Corrupt, ObjectExists, Retry, RevisionConflict, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore
-from anabranch.common.model.cluster import Placement
+from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
+from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.liveness import Kind, Verdict
 from anabranch.controller.domain.placement import (
+    Action,
     Assignment,
     Create,
+    EndSession,
+    FailOver,
     Move,
     Retarget,
+    StoreView,
     assign,
 )
-from anabranch.controller.domain.placement_changes import placed_elsewhere
+from anabranch.controller.domain.placement_changes import failed_over, placed_elsewhere
+from anabranch.controller.metrics import FailOverCounts
 
 LOOK_S = 1.0
+FORGET_S = 600.0
+"""A fail-over whose container was not opened for so long is not measured."""
 
 _log = structlog.get_logger(__name__)
 
@@ -52,8 +62,9 @@ class Lead(Protocol):
 
 
 class Balancer:
-    """Performs assignments. Before it moves a container off a live store, the set of live stores
-    must be unchanged for `settle_s`.
+    """Performs assignments. Before it moves a container off a live store to balance them, the set
+    of live stores must be unchanged for `settle_s`. `measure` takes the seconds from the judgement
+    of a store to the opening of a container that failed over from it.
     """
 
     def __init__(
@@ -62,13 +73,19 @@ class Balancer:
         placements: Placements,
         members: Membership,
         lead: Lead,
+        drains: Drains,
         *,
         container_count: int,
         settle_s: float,
         clock: Clock,
         containment: Containment,
+        measure: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._containment = containment
+        self._drains = drains
+        self._measure = measure
+        self.counts = FailOverCounts()
+        self._waiting: dict[int, tuple[str, int]] = {}
         self._objects = objects
         self._placements = placements
         self._members = members
@@ -78,9 +95,25 @@ class Balancer:
         self._clock = clock
         self._live: frozenset[str] = frozenset()
         self._same_since_s = clock.monotonic()
+        self._is_settled = False
         self._changed = asyncio.Event()
-        for source in (placements, members, lead):
+        for source in (placements, members, lead, drains):
             source.on_change(self._changed.set)
+        placements.on_change(self._measure_openings)
+
+    def stores(self) -> Mapping[str, StoreView]:
+        """The stores, as placement sees them."""
+        return self._drains.marked(self._members.stores())
+
+    def plan(self, placements: Mapping[int, Placement]) -> list[Action]:
+        """The actions that a leader with this controller's view performs on these placements."""
+        return assign(
+            range(self._container_count),
+            placements,
+            self.stores(),
+            settled=self._is_settled,
+            held=self._members.hold is not None or not self._members.seeing,
+        )
 
     async def serve(self) -> None:
         """Assign and balance, while this controller leads, until cancelled."""
@@ -97,20 +130,14 @@ class Balancer:
                 continue
 
     async def _step(self) -> None:
-        settled = self._settled()
-        known = self._members.complete and self._placements.complete
+        self._is_settled = self._settled()
+        known = self._members.complete and self._placements.complete and self._drains.complete
         if not known or not self._lead.leading:
             return
-        actions = assign(
-            range(self._container_count),
-            self._placements.placements,
-            self._members.stores(),
-            settled=settled,
-        )
-        for action in actions:
-            what = f"placing container {action.container}"
-            with self._containment.contained(JOB, what, park_at=0):
-                await self._perform(action)
+        placements = dict(self._placements.placements)
+        for action in self.plan(placements):
+            with self._containment.contained(JOB, _named(action), park_at=0):
+                await self._perform(action, placements)
 
     def _settled(self) -> bool:
         """Whether the live stores are unchanged for `settle_s`, and none is in doubt."""
@@ -124,17 +151,22 @@ class Balancer:
             self._same_since_s = now_s
         return not in_doubt and now_s - self._same_since_s >= self._settle_s
 
-    async def _perform(self, action: Assignment) -> None:
+    async def _perform(self, action: Action, placements: Mapping[int, Placement]) -> None:
+        """Perform an action that was decided upon these placements."""
         match action:
+            case EndSession(store=store):
+                self.counts.sessions_ended += await self._members.end_session(store)
+            case FailOver(container=container):
+                await self._fail_over(action, placements[container])
             case Create(container=container, store=store):
                 await self._create(Placement(container=container, replicas=(store,)))
             case Retarget(container=container, store=store):
-                await self._change(action, lambda found: placed_elsewhere(found, store))
+                found = placements[container]
+                await self._change(action, found, placed_elsewhere(found, store))
             case Move(container=container, store=store):
-                await self._change(
-                    action,
-                    lambda found: replace(found, target="" if store == found.owner else store),
-                )
+                found = placements[container]
+                target = "" if store == found.owner else store
+                await self._change(action, found, replace(found, target=target))
             case _:
                 assert_never(action)
 
@@ -151,22 +183,48 @@ class Balancer:
             node=placement.owner,
         )
 
-    async def _change(self, action: Assignment, change: Callable[[Placement], Placement]) -> None:
-        """Change the placement, unless it has changed since the decision."""
-        container = action.container
-        decided_upon = self._placements.placements[container]
-        stored = await self._objects.get(placement_key(container))
+    async def _fail_over(self, action: FailOver, found: Placement) -> None:
+        judged_ms = self._members.down_since.get(found.owner)
+        if not await self._change(action, found, failed_over(found, action.store)):
+            return
+        self.counts.fail_overs["failed" if judged_ms is None else "dead",] += 1
+        if judged_ms is not None:
+            self._waiting[action.container] = action.store, judged_ms
+
+    def _measure_openings(self) -> None:
+        for container, (store, judged_ms) in list(self._waiting.items()):
+            found = self._placements.placements.get(container)
+            took_s = (self._clock.now_ms() - judged_ms) / 1000
+            if found and found.owner == store and found.state is PlacementState.OPEN:
+                self._measure(took_s)
+                del self._waiting[container]
+            elif took_s > FORGET_S:
+                del self._waiting[container]
+
+    async def _change(
+        self, action: Assignment, decided_upon: Placement, changed: Placement
+    ) -> bool:
+        """Change the placement, unless it has changed since the decision; returns whether it
+        did."""
+        key = placement_key(action.container)
+        stored = await self._objects.get(key)
         if stored is None or placement_from_bytes(stored.value) != decided_upon:
-            return
-        changed = placement_to_bytes(change(decided_upon))
+            return False
         try:
-            await self._objects.update(placement_key(container), changed, stored.revision)
+            await self._objects.update(key, placement_to_bytes(changed), stored.revision)
         except RevisionConflict:
-            return
+            return False
         _log.info(
             "a container was placed on another store",
             action=type(action).__name__.lower(),
-            container=container,
+            container=action.container,
             node=decided_upon.owner,
             to=action.store,
         )
+        return True
+
+
+def _named(action: Action) -> str:
+    if isinstance(action, EndSession):
+        return f"ending the session of {action.store}"
+    return f"placing container {action.container}"

@@ -3,6 +3,9 @@
 Owns: the records as last seen by the watches of two buckets, and the verdicts on the members
 (`domain/liveness.py` has the rules). Several times a second, it reads the records of members that
 have been silent for too long and concludes. Listeners are called after changes.
+
+A store whose record does not prove that it has the join token of the cluster is *refused*: it is no
+member, and nothing follows from its beats.
 """
 
 import asyncio
@@ -15,12 +18,14 @@ from anabranch.common.contracts.cluster import (
     controller_from_bytes,
     controller_to_bytes,
     node_from_bytes,
+    node_to_bytes,
 )
-from anabranch.common.errors import Corrupt, Retry, Unavailable
+from anabranch.common.errors import Corrupt, Retry, RevisionConflict, Unavailable
 from anabranch.common.eventsourcing.beats import Beats
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.cluster import ControllerRecord, NodeRecord
+from anabranch.common.model.joining import may_join
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.liveness import (
@@ -64,8 +69,12 @@ class Membership:
         timing: Timing | None = None,
         *,
         containment: Containment,
+        join_token: str = "",
     ) -> None:
+        """`join_token`: the secret that stores must prove to have; empty: every store may join."""
         self._containment = containment
+        self._join_token = join_token
+        self._refused: dict[str, NodeRecord] = {}
         self._me = me
         self._records = records
         self._clock = clock
@@ -102,8 +111,13 @@ class Membership:
 
     @property
     def nodes(self) -> Mapping[str, NodeRecord]:
-        """Every segment store that announced itself, dead ones included."""
+        """Every segment store that announced itself, dead ones included; not the refused ones."""
         return self._nodes
+
+    @property
+    def refused(self) -> Mapping[str, NodeRecord]:
+        """The stores that do not have the join token."""
+        return self._refused
 
     @property
     def controllers(self) -> Mapping[str, ControllerRecord]:
@@ -134,7 +148,37 @@ class Membership:
 
     def stores(self) -> Mapping[str, StoreView]:
         """The live and dead stores, as placement sees them."""
-        return {name: StoreView(found.live) for name, found in self._liveness.of_kind(Kind.STORE)}
+        now = self._now()
+        return {
+            name: StoreView(
+                live=found.live,
+                over=self._liveness.session_over(Member(Kind.STORE, name), now),
+                stopped=found.seen.stopped,
+                log_home=self._nodes[name].journal_id,
+                rack=self._nodes[name].rack,
+            )
+            for name, found in self._liveness.of_kind(Kind.STORE)
+            if name in self._nodes
+        }
+
+    @property
+    def leased(self) -> frozenset[str]:
+        """The live stores that may answer from memory, as far as this controller sees: their last
+        beat is younger than their lease."""
+        return frozenset(
+            name
+            for name, found in self._liveness.of_kind(Kind.STORE)
+            if found.live and self._clock.monotonic() - found.changed_s < found.seen.lease_s
+        )
+
+    def silent_s(self, store: str) -> float:
+        """The time since this controller saw the record of the store change."""
+        found = self.standing(Kind.STORE, store)
+        return self._clock.monotonic() - found.changed_s if found is not None else 0.0
+
+    def dead_after_s(self, store: str) -> float:
+        """The silence after which this controller judges the store dead."""
+        return self._liveness.dead_after_s(Member(Kind.STORE, store))
 
     @property
     def down_since(self) -> Mapping[str, int]:
@@ -196,6 +240,26 @@ class Membership:
                 await self._records.controllers.delete(name, found.seen.revision)
                 _log.info("removed the record of a controller that is long gone", controller=name)
 
+    async def end_session(self, store: str) -> bool:
+        """Mark the record of a store that is dead by its silence as over; returns whether it was.
+
+        The record is changed only if it is still the one that was judged: a store that has beaten
+        meanwhile is alive. Raises Retry, Unknown.
+        """
+        found, record = self.standing(Kind.STORE, store), self._nodes.get(store)
+        if found is None or record is None or found.live or found.seen.ended:
+            return False
+        if not self.seeing or self.hold is not None:
+            return False
+        over = node_to_bytes(replace(record, over=True))
+        try:
+            await self._records.nodes.update(store, over, found.seen.revision)
+        except RevisionConflict:
+            _log.info("a store that seemed dead has changed its record", store=store)
+            return False
+        _log.warning("ended the session of a dead store", store=store, session=record.session)
+        return True
+
     async def leave(self) -> None:
         """Delete this controller's record, after `serve` has ended in order."""
         await self._beats.end(None)
@@ -239,10 +303,26 @@ class Membership:
 
     def _learn_node(self, found: StoredObject) -> Sighting | None:
         self._nodes.pop(found.key, None)
+        refused = self._refused.pop(found.key, None)
         if not found.value:
             return None
-        record = self._nodes[found.key] = node_from_bytes(found.value)
-        return Sighting(found.revision, record.session, record.stopped)
+        record = node_from_bytes(found.value)
+        if not may_join(self._join_token, found.key, record.session, record.proof):
+            self._refuse(found.key, record, refused)
+            return None
+        self._nodes[found.key] = record
+        return Sighting(found.revision, record.session, record.stopped, record.over, record.lease_s)
+
+    def _refuse(self, name: str, record: NodeRecord, before: NodeRecord | None) -> None:
+        """Remember the store, and log it once in each session."""
+        self._refused[name] = record
+        if before is None or before.session != record.session:
+            _log.warning(
+                "refused a segment store, because it does not have the join token of the cluster",
+                store=name,
+                session=record.session,
+                remedy="give it the token of the controllers: ANABRANCH_SEGSTORE_JOIN_TOKEN_FILE",
+            )
 
     async def _conclude(self) -> None:
         held = None
@@ -298,14 +378,18 @@ def _learned(
         return None
 
 
-def _outline(standing: Standing | None) -> tuple[str, str] | None:
+def _outline(standing: Standing | None) -> tuple[str, str, bool] | None:
     """The parts of a standing whose changes concern listeners; beats do not."""
-    return (standing.verdict.value, standing.seen.session) if standing is not None else None
+    if standing is None:
+        return None
+    return standing.verdict.value, standing.seen.session, standing.seen.over
 
 
 def _log_change(member: Member, before: Standing | None, after: Standing | None) -> None:
     told = {"kind": member.kind.value, "member": member.member_id}
-    if after is None or after.seen.stopped:
+    if after is not None and after.seen.over:
+        _log.info("the session of a member is over", **told, session=after.seen.session)
+    elif after is None or after.seen.stopped:
         if before is not None and before.live:
             _log.info("a member of the cluster has stopped", **told)
     elif before is None or not before.live or before.seen.session != after.seen.session:

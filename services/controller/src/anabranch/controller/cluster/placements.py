@@ -17,7 +17,7 @@ from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
-from anabranch.controller.domain.placement import describe, describe_one, serving
+from anabranch.controller.domain.descriptions import describe, describe_one, serving
 
 RETRY_S = 1.0
 
@@ -38,6 +38,11 @@ class KnownStores(Protocol):
     @property
     def down_since(self) -> Mapping[str, int]:
         """The dead stores by node id, and since when they are dead; Unix milliseconds."""
+        ...
+
+    @property
+    def leased(self) -> frozenset[str]:
+        """The stores whose last beat is younger than their lease."""
         ...
 
 
@@ -111,13 +116,21 @@ class Placements:
         if not self._listed or not self._stores.complete:
             raise Unavailable("the controller has not seen all placements yet")
         return describe(
-            self._container_count, self._placements, self._stores.nodes, self._stores.down_since
+            self._container_count,
+            self._placements,
+            self._stores.nodes,
+            self._stores.down_since,
+            self._stores.leased,
         )
 
     def describe_placed(self, placement: Placement) -> ContainerDescription:
         """The description of a container with this placement."""
         return describe_one(
-            placement.container, placement, self._stores.nodes, self._stores.down_since
+            placement.container,
+            placement,
+            self._stores.nodes,
+            self._stores.down_since,
+            self._stores.leased,
         )
 
     async def _watch(self) -> None:

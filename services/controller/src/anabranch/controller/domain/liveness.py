@@ -8,9 +8,9 @@ clock when each record last changed, as its watch showed it:
                      └── silent for longer than ─────────┤
                          `silent_s_max`, and a read of   │
                          the record shows nothing newer  │
-    a record that says *stopped* ────────────────────────┘   a deleted record is forgotten
+    a record that says *stopped* or *over* ──────────────┘   a deleted record is forgotten
 
-Three rules prevent wrong conclusions:
+Four rules prevent wrong conclusions:
 
 - An observer that has not seen its *own* beat for `blind_s` is blind: it concludes nothing. When it
   sees again, every member gets a full period again. So neither an outage of NATS nor a pause of the
@@ -21,15 +21,23 @@ Three rules prevent wrong conclusions:
   likelier cause. They are *held*, neither alive nor dead, until enough are back or an operator
   confirms their loss. A member that has been silent almost long enough when the first one is due
   counts with it, because beats are not in step.
+- A member that relies on its session for `lease_s` after a beat is not dead before that time has
+  passed by a clock that runs a fifth slower than the observer's, whatever `silent_s_max` is.
 
-Verdicts decide placements and displays; they never decide which store may serve. The container
-epoch does that, so a wrong verdict costs time and no data.
+The leader makes a store's death final: it marks the record as *over*, unless a beat has changed the
+record meanwhile. Only then may the leader place containers elsewhere whose logs stores share;
+`session_over` tells when. Verdicts decide placements and displays; they never decide which store
+may serve. The container epoch does that, so a wrong verdict costs time and no data.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+CLOCK_MARGIN = 1.25
+"""How much faster than a member's clock the observer's may run."""
+LEASE_MARGIN_S = 0.1
 
 
 class Kind(StrEnum):
@@ -54,16 +62,32 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. A failure is noticed after `silent_s_max` and at most one tick of the observer."""
+    """Seconds. A failure is noticed after `silent_s_max` and at most one tick of the observer.
 
-    beat_s: float = 1.2
-    silent_s_max: float = 4.0
-    blind_s: float = 2.5
+    `blind_s` is shorter than `silent_s_max` by more than a beat, so that an observer that is cut
+    off is blind before any other member seems dead.
+    """
 
-    @property
-    def suspicious_s(self) -> float:
+    beat_s: float = 0.75
+    silent_s_max: float = 3.0
+    blind_s: float = 2.0
+
+    @classmethod
+    def of(cls, member_dead_s: float) -> Self:
+        """The timing with which a member is dead after this silence, which is at least 1.5 s.
+
+        Below 2.75 s the observer may take a short outage of NATS for the death of a member.
+        """
+        return cls(silent_s_max=member_dead_s, blind_s=max(1.0, min(2.0, member_dead_s - 1.0)))
+
+    def dead_after_s(self, lease_s: float) -> float:
+        """The silence after which a member with this lease is dead; 0: without a lease."""
+        lease_ends_s = CLOCK_MARGIN * lease_s + LEASE_MARGIN_S if lease_s > 0 else 0.0
+        return max(self.silent_s_max, lease_ends_s)
+
+    def suspicious_s(self, lease_s: float) -> float:
         """The silence after which a live member would have beaten, delays aside."""
-        return self.silent_s_max - 1.25 * self.beat_s
+        return self.dead_after_s(lease_s) - 1.25 * self.beat_s
 
 
 class Moment(NamedTuple):
@@ -75,11 +99,22 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The content of a record at a revision."""
+    """The content of a record at a revision.
+
+    `stopped`: the member shut down cleanly. `over`: a controller ended its session. `lease_s`: how
+    long after a confirmed beat the member relies on its session; 0: never.
+    """
 
     revision: int
     session: str
     stopped: bool = False
+    over: bool = False
+    lease_s: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the record says that the session has ended."""
+        return self.stopped or self.over
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +160,7 @@ class Change(NamedTuple):
 def sighted(known: Standing | None, seen: Sighting, now: Moment) -> Standing:
     """The standing of a member after a change of its record."""
     verdict = Verdict.LIVE if known is not None else Verdict.TRIAL
-    if seen.stopped:
+    if seen.ended:
         verdict = Verdict.DEAD
     since_ms = now.ms
     if known is not None and known.seen.session == seen.session:
@@ -177,6 +212,23 @@ class Liveness:
             return None
         missing = {m for m in self._missing() if self._known[m].live}
         return Hold(False, self._losses_since_ms, frozenset(missing))
+
+    def dead_after_s(self, member: Member) -> float:
+        """The silence after which this member is dead."""
+        found = self._known.get(member)
+        return self._timing.dead_after_s(found.seen.lease_s if found is not None else 0.0)
+
+    def session_over(self, member: Member, now: Moment) -> bool:
+        """Whether the member's session is over for good, so that it relies on it no more.
+
+        A controller has ended it, or the member stopped by itself so long ago that a silent one
+        would be dead.
+        """
+        found = self._known.get(member)
+        if found is None:
+            return False
+        stopped_s = now.s - found.changed_s
+        return found.seen.over or (found.seen.stopped and stopped_s > self.dead_after_s(member))
 
     def saw(self, member: Member, seen: Sighting, now: Moment) -> None:
         """Note the record that the watch shows. The same record again is no change."""
@@ -256,9 +308,12 @@ class Liveness:
             m
             for m, found in asked.items()
             if found.vanished_s is not None
-            and (now.s - found.vanished_s <= self._timing.silent_s_max or m in self._counted[kind])
+            and (
+                now.s - found.vanished_s <= self._timing.dead_after_s(found.seen.lease_s)
+                or m in self._counted[kind]
+            )
         }
-        silent = {m for m in live if now.s - asked[m].changed_s > self._timing.suspicious_s}
+        silent = {m for m in live if self._is_suspicious(asked[m], now)}
         due = any(self._late(asked[m], now) and asked[m].compared for m in silent)
         gone = silent | lately
         many = len(gone) >= 2 and 2 * len(gone) > len(live | lately)
@@ -268,7 +323,11 @@ class Liveness:
         return {member for counted in self._counted.values() for member in counted}
 
     def _late(self, found: Standing, now: Moment) -> bool:
-        return found.live and now.s - found.changed_s > self._timing.silent_s_max
+        silent_s = now.s - found.changed_s
+        return found.live and silent_s > self._timing.dead_after_s(found.seen.lease_s)
+
+    def _is_suspicious(self, found: Standing, now: Moment) -> bool:
+        return now.s - found.changed_s > self._timing.suspicious_s(found.seen.lease_s)
 
     def _give_time(self, now: Moment) -> None:
         """Give every member that is not dead a full period, as if it had just changed."""

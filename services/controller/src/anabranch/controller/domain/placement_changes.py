@@ -98,6 +98,22 @@ def placed_elsewhere(found: Placement, node: str) -> Placement:
     return replace(_placed(found, node), void=replace(void, through=found.container_epoch))
 
 
+def failed_over(found: Placement, node: str) -> Placement:
+    """Have `node`, which shares the log, open the container in place of its present store.
+
+    Nothing is void: the log continues. Failures are counted over stores. The wish of an operator
+    holds only if the container was moving to this node.
+    """
+    assert found.log_home
+    return replace(
+        found,
+        replicas=(node,),
+        target="",
+        state=PlacementState.ASSIGNED,
+        pinned=found.pinned and found.target == node,
+    )
+
+
 def _placed(found: Placement, node: str) -> Placement:
     return replace(
         found,
@@ -107,6 +123,7 @@ def _placed(found: Placement, node: str) -> Placement:
         restarts=0,
         reason="",
         pinned=False,
+        log_home="",
     )
 
 

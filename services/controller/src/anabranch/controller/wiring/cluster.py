@@ -10,14 +10,17 @@ from anabranch.common.adapters.redis_leases import RedisLeases
 from anabranch.common.contracts import subjects
 from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.runtime.health import PartHealth
+from anabranch.common.runtime.join_token import read_join_token
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.peers import Peers
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
+from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.liveness import Hold, Kind
+from anabranch.controller.domain.descriptions import PHASES, phase
+from anabranch.controller.domain.liveness import Hold, Kind, Timing
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from anabranch.controller.wiring.surroundings import Surroundings
 
@@ -35,6 +38,7 @@ class Cluster:
     leadership: Leadership
     placements: Placements
     balancer: Balancer
+    drains: Drains
     peers: Peers
     buckets: Buckets
 
@@ -45,6 +49,8 @@ class Cluster:
             self.placements,
             lambda: self.leadership.leader,
             self.peers.ask_peers,
+            self.balancer,
+            self.drains,
             self.buckets.owners,
         )
 
@@ -61,6 +67,13 @@ class Cluster:
         hold = self.members.hold
         blind = hold is not None and hold.blind
         return {("blind",): int(blind), ("losses",): int(hold is not None and not blind)}
+
+    def count_containers(self) -> Mapping[tuple[str, ...], float]:
+        """The number of containers in each of `PHASES`; none until all records have been seen."""
+        if not self.placements.complete or not self.members.complete:
+            return {}
+        found = Counter(phase(one) for one in self.placements.list_containers())
+        return {(name,): found[name] for name in PHASES}
 
     def report(self, lifetime: Lifetime) -> None:
         """Report the readiness of membership; called on every change and periodically."""
@@ -100,8 +113,17 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
     controllers = around.objects(subjects.CONTROLLERS_BUCKET)
     placed = around.objects(subjects.PLACEMENTS_BUCKET)
     records = MemberRecords(controllers, around.objects(subjects.NODES_BUCKET))
-    members = Membership(me, records, clock, containment=containment)
-    leadership = Leadership(around.objects(subjects.CLUSTER_BUCKET), controllers, members, clock)
+    members = Membership(
+        me,
+        records,
+        clock,
+        Timing.of(settings.member_dead_s),
+        containment=containment,
+        join_token=read_join_token(settings.join_token_file),
+    )
+    cluster = around.objects(subjects.CLUSTER_BUCKET)
+    leadership = Leadership(cluster, controllers, members, clock)
+    drains = Drains(cluster, clock)
     placements = Placements(
         members, placed, settings.container_count, clock, containment=containment
     )
@@ -110,14 +132,16 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
         placements,
         members,
         leadership,
+        drains,
         container_count=settings.container_count,
         settle_s=settings.placement_settle_s,
         clock=clock,
         containment=containment,
+        measure=around.observer.metrics.failed_over,
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
     buckets = _buckets(around, members, bucket_count)
-    return Cluster(members, leadership, placements, balancer, peers, buckets)
+    return Cluster(members, leadership, placements, balancer, drains, peers, buckets)
 
 
 def _myself(around: Surroundings) -> ControllerRecord:

@@ -103,6 +103,9 @@ class Controller:
             holds=self.cluster.holds,
             leads=lambda: int(self.cluster.leadership.leading),
         )
+        metrics.watch_containers(
+            containers=self.cluster.count_containers, counts=self.cluster.balancer.counts
+        )
         metrics.watch_scaling(self.jobs.scaling.count_verdicts)
         metrics.watch_transactions(
             ages=self.mirror.transactions.tally.ages,

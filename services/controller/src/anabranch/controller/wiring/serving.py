@@ -39,6 +39,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
         keep("membership", cluster.members.serve)
         keep("leadership", cluster.leadership.serve)
         keep("placements", cluster.placements.serve)
+        keep("drains", cluster.drains.serve)
         keep("balancer", cluster.balancer.serve)
         for job, work in controller.runners.jobs():
             keep(job, work)

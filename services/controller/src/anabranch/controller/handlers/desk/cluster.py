@@ -7,10 +7,24 @@ from typing import Any, Protocol
 
 from anabranch.common.contracts import membership as contracts
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.queries import ContainerDescription, NodeDescription, Query
-from anabranch.common.model.cluster import LeaderRecord, PlacementState
+from anabranch.common.contracts.container_queries import ContainerExplained, ExplainContainer
+from anabranch.common.contracts.queries import (
+    ContainerDescription,
+    DrainChange,
+    DrainStore,
+    NodeDescription,
+    Query,
+    StoreDrained,
+    UndrainStore,
+)
+from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.cluster import JETSTREAM, LeaderRecord, NodeRecord, PlacementState
+from anabranch.controller.cluster.balancer import Balancer
+from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.descriptions import JOURNAL
+from anabranch.controller.domain.explaining import Situation, StoreFacts, explain
 from anabranch.controller.domain.liveness import Kind, Member
 
 TELL_S_MAX = 2.0
@@ -29,6 +43,8 @@ class ClusterDesk:
     placements: Placements
     leader: Callable[[], LeaderRecord | None]
     tell_peers: TellPeers
+    balancer: Balancer
+    drains: Drains
     bucket_owners: Callable[[], Mapping[int, str]] = dict
 
     def list_nodes(self) -> tuple[NodeDescription, ...]:
@@ -39,20 +55,61 @@ class ClusterDesk:
         for placement in self.placements.placements.values():
             placed[placement.owner] += 1
             opened[placement.owner] += placement.state is PlacementState.OPEN
-        nodes = self.members.nodes
-        return tuple(
-            NodeDescription(
-                node_id=name,
-                host=nodes[name].endpoint.host,
-                port=nodes[name].endpoint.port,
-                live=found.live,
-                since_ms=found.since_ms,
-                session=found.seen.session,
-                stopped=found.seen.stopped,
-                containers=placed[name],
-                containers_open=opened[name] if found.live else 0,
+        drained = self.drains.nodes
+        described = {
+            name: _store(
+                self.members.nodes[name], placed[name], draining=name in drained
+            ).model_copy(
+                update={
+                    "live": found.live,
+                    "since_ms": found.since_ms,
+                    "containers_open": opened[name] if found.live else 0,
+                }
             )
             for name, found in self.members.standings(Kind.STORE)
+        }
+        for name, node in self.members.refused.items():
+            store = _store(node, placed[name], draining=name in drained)
+            described[name] = store.model_copy(update={"live": False, "refused": True})
+        return tuple(node for _, node in sorted(described.items()))
+
+    async def drain(self, change: DrainChange) -> StoreDrained:
+        """Drain or undrain a store.
+
+        Raises NodeNotFound, Unavailable, OutcomeUnknown.
+        """
+        self.members.require_complete()
+        known = self.members.nodes.keys() | self.members.refused.keys()
+        drained = await self.drains.perform(change, known)
+        for node in self.list_nodes():
+            if node.node_id == change.node_id:
+                return StoreDrained(node=node)
+        gone = NodeDescription(node_id=change.node_id, host="", port=0, live=False)
+        return StoreDrained(node=gone.model_copy(update={"draining": drained}))
+
+    def explain(self, query: ExplainContainer) -> ContainerExplained:
+        """Why the container does not serve. Raises InvalidRequest, Unavailable."""
+        listed = self.placements.list_containers()
+        if not 0 <= query.container < len(listed):
+            raise InvalidRequest(
+                f"containers are numbered 0 to {len(listed) - 1}", container=query.container
+            )
+        placements = self.placements.placements
+        reasons = explain(query.container, placements.get(query.container), self._situation())
+        return ContainerExplained(container=listed[query.container], reasons=reasons)
+
+    def _situation(self) -> Situation:
+        members, placements = self.members, self.placements.placements
+        return Situation(
+            stores={
+                name: StoreFacts(view, members.silent_s(name), members.dead_after_s(name))
+                for name, view in self.balancer.stores().items()
+            },
+            plan=self.balancer.plan(placements),
+            hold=members.hold,
+            refused=frozenset(members.refused),
+            leased=members.leased,
+            moving=[number for number, found in sorted(placements.items()) if found.target],
         )
 
     def list_controllers(self) -> contracts.ControllerList:
@@ -133,6 +190,22 @@ class HasCluster(Protocol):
     def cluster(self) -> ClusterDesk: ...
 
 
+def _store(node: NodeRecord, containers: int, *, draining: bool) -> NodeDescription:
+    """What a record says about its store."""
+    return NodeDescription(
+        node_id=node.node_id,
+        host=node.endpoint.host,
+        port=node.endpoint.port,
+        session=node.session,
+        stopped=node.stopped,
+        containers=containers,
+        rack=node.rack,
+        log=node.journal_id if node.journal_id == JETSTREAM else JOURNAL,
+        over=node.over,
+        draining=draining,
+    )
+
+
 async def list_controllers(desk: HasCluster, _query: contracts.ListControllers) -> Contract:
     """The controllers. Raises Unavailable."""
     return desk.cluster.list_controllers()
@@ -148,14 +221,29 @@ async def confirm_losses(desk: HasCluster, query: contracts.ConfirmLosses) -> Co
     return await desk.cluster.confirm(query)
 
 
+async def drain_store(desk: HasCluster, query: DrainChange) -> Contract:
+    """Drain or undrain a store. Raises NodeNotFound, Unavailable, OutcomeUnknown."""
+    return await desk.cluster.drain(query)
+
+
+async def explain_container(desk: HasCluster, query: ExplainContainer) -> Contract:
+    """Why a container does not serve. Raises InvalidRequest, Unavailable."""
+    return desk.cluster.explain(query)
+
+
 Answers = Mapping[str, tuple[type[Query], Callable[[Any, Any], Awaitable[Contract]]]]
 
 QUERIES: Answers = {
     "list_controllers": (contracts.ListControllers, list_controllers),
     "cluster_overview": (contracts.ShowCluster, cluster_overview),
+    "explain_container": (ExplainContainer, explain_container),
 }
 
-ACTIONS: Answers = {"confirm_losses": (contracts.ConfirmLosses, confirm_losses)}
+ACTIONS: Answers = {
+    "confirm_losses": (contracts.ConfirmLosses, confirm_losses),
+    "drain_store": (DrainStore, drain_store),
+    "undrain_store": (UndrainStore, drain_store),
+}
 
 
 def _state(found: ContainerDescription) -> str:
