@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.common.errors import InvalidSetting
 from anabranch.segstore.__main__ import settings_of
 
 
@@ -27,3 +28,14 @@ def test_an_unknown_argument_is_refused() -> None:
     with pytest.raises(SystemExit) as refusal:
         settings_of(["--takeover"])
     assert refusal.value.code == 2
+
+
+def test_the_number_of_replicas_comes_from_the_environment_as_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", "3")
+    assert settings_of([]).log_replicas == 3
+    for wrong in ("2", "three"):
+        monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", wrong)
+        with pytest.raises(InvalidSetting):
+            settings_of([])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from anabranch.common.runtime.addresses import is_base_url
@@ -29,7 +29,7 @@ class SegstoreSettings(NatsSettings):
     """The home of the containers' logs. ``memory``: the store keeps nothing and writes no file; it
     requires the tier 2 ``memory:``. ``jetstream``: one NATS stream per container, so that any store
     can open it."""
-    log_replicas: Literal[1, 3] = 1
+    log_replicas: Annotated[Literal[1, 3], BeforeValidator(int)] = 1
     """The servers that store each log that is created, for ``journal=jetstream``."""
     log_sync: Literal["checked", "unchecked"] = "checked"
     """Whether an open requires that every server of a log syncs always."""
