@@ -109,7 +109,9 @@ def workloads(names: Sequence[str]) -> list[Workload]:
             ScanArrow(once, RIVALS),
         ),
         "W22": (TableRestart(),),
-        "W23": tuple(make(replicas) for replicas in (1,) for make in (SharedLog, SharedLogAwaited)),
+        "W23": tuple(
+            make(replicas) for replicas in (1, 3) for make in (SharedLog, SharedLogAwaited)
+        ),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

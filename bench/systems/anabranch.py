@@ -28,11 +28,23 @@ SCOPE = "bench"
 APART = "apart"
 TIER_TWO = Path("segstore/tier2")
 _NEVER = str(2**50)
-ONE_OF_EACH = UpSettings(data_dir=None)
-"""A controller, a store and a NATS server."""
 _MEASURED = ("nats", "controller", "segstore", "gateway")
 """How the names of the parts begin whose processor time counts."""
 Parts = Callable[[ClusterPlan], Sequence[PartSpec]]
+
+ONE_OF_EACH = UpSettings(data_dir=None)
+"""A controller, a store and a NATS server."""
+
+
+def shared_logs(nats_servers: int, stores: int = 1, controllers: int = 1) -> UpSettings:
+    """A cluster with its logs on JetStream, each on every NATS server, of which it has 1 or 3."""
+    return UpSettings(
+        data_dir=None,
+        store_count=stores,
+        controller_count=controllers,
+        nats_count=nats_servers,
+        log="jetstream",
+    )
 
 
 def flushing(flush_bytes: int) -> Mapping[str, str]:

@@ -26,14 +26,21 @@ from anabranch.segstore.adapters.jetstream_log.window import MESSAGES_MAX, SIZE_
 from bench.case import MIB, Case, Effort, Sample, Supply
 from bench.clock import Stopwatch
 from bench.stats import percentile
-from bench.systems.anabranch import APART, NOT_FLUSHING, Anabranch, AnabranchApart
-from bench.systems.log_on_jetstream import shared_logs
+from bench.systems.anabranch import (
+    APART,
+    NOT_FLUSHING,
+    Anabranch,
+    AnabranchApart,
+    shared_logs,
+)
 from bench.systems.port import Label, System
 from bench.systems.publish import bare_stream, stored_in_logs
 from bench.workloads.port import Meter, holds_exactly, plain_stream
 from bench.workloads.w3_one_awaited import await_one_by_one
 
-BYTES_MAX = 512 * MIB
+BYTES_MIN, BYTES_MAX = 256 * MIB, 512 * MIB
+SECONDS_MIN = 0.5
+"""A shorter round would be about the writer's connection to the store."""
 HEADERS_BYTES_MAX = 512
 """The room that a message's headers take of the server's limit."""
 
@@ -98,15 +105,14 @@ class SharedLog:
         sample = await self._write(cluster, case, effort, clock, warm_up=warm_up)
         written = (await self._stored()).since(before)
         await asyncio.to_thread(os.sync)
-        notes = await self._beside(case, written, sample, clock)
+        notes = await self._beside(cluster, case, written, sample, clock)
         await cluster.client.cluster.flush_to_tier2()
         return replace(sample, notes=notes)
 
     async def _running(self, system: AnabranchApart) -> Anabranch:
         if self._cluster is None:
-            shape = shared_logs(self._replicas)
             self._cluster = await self._stack.enter_async_context(
-                system.cluster({**NOT_FLUSHING, **shape.environment}, up=shape.up)
+                system.cluster(NOT_FLUSHING, up=shared_logs(self._replicas))
             )
             self._nats = await connect_nats(nats_target(self._cluster.endpoints_file), "bench-bare")
             self._stack.push_async_callback(self._nats.close)
@@ -125,26 +131,34 @@ class SharedLog:
         self, cluster: Anabranch, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
         async with plain_stream(cluster, case) as stream:
-            seconds_max = effort.warm_up_s if warm_up else effort.write_s
+            seconds_max = effort.warm_up_s if warm_up else max(SECONDS_MIN, effort.write_s)
+            bytes_max = min(max(BYTES_MIN, effort.bytes_max), BYTES_MAX)
             meter = Meter(cluster, clock)
-            supply = Supply(case, clock, seconds_max, min(effort.bytes_max, BYTES_MAX))
+            supply = Supply(case, clock, seconds_max, bytes_max)
             await stream.write_all(supply)
             seconds, cpu_seconds = meter.read()
             verified = await holds_exactly(stream, case, supply.events)
         return Sample(supply.events, seconds, cpu_seconds, verified)
 
     async def _beside(
-        self, case: Case, written: Stored, sample: Sample, clock: Stopwatch
+        self,
+        cluster: Anabranch,
+        case: Case,
+        written: Stored,
+        sample: Sample,
+        clock: Stopwatch,
     ) -> dict[str, float]:
         message = self._message(case, written)
         async with bare_stream(self.nats, self._replicas, window_for(len(message))) as bare:
-            started = clock.now()
+            meter = Meter(cluster, clock)
             await bare.publish_all(message, written.messages)
-            seconds = clock.now() - started
+            seconds, cpu_seconds = meter.read()
         published_per_s = written.messages * len(message) / seconds
         return {
             "× publish": written.bytes / sample.seconds / published_per_s,
             "publish MB/s": published_per_s / 1e6,
+            "publish CPU µs/KiB": cpu_seconds / written.bytes * 1024 * 1e6,
+            "CPU µs/KiB": (sample.cpu_seconds or 0.0) / written.bytes * 1024 * 1e6,
             "KiB/message": len(message) / 1024,
         }
 
@@ -165,11 +179,16 @@ class SharedLogAwaited(SharedLog):
         self, cluster: Anabranch, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
         async with plain_stream(cluster, case) as stream:
-            seconds = effort.warm_up_s if warm_up else effort.awaited_s
+            seconds = effort.warm_up_s if warm_up else max(SECONDS_MIN, effort.awaited_s)
             return await await_one_by_one(cluster, stream, case, clock, seconds)
 
     async def _beside(
-        self, case: Case, written: Stored, sample: Sample, clock: Stopwatch
+        self,
+        cluster: Anabranch,  # noqa: ARG002
+        case: Case,
+        written: Stored,
+        sample: Sample,
+        clock: Stopwatch,
     ) -> dict[str, float]:
         times_ms: list[float] = []
 

@@ -20,4 +20,6 @@ def trial_settings(directory: Path) -> UpSettings:
         store_count=STORES,
         controller_count=CONTROLLERS,
         container_count=CONTAINERS,
+        nats_count=NATS_SERVERS,
+        log="jetstream",
     )
