@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -23,14 +24,28 @@ from anabranch.common.runtime.clock import SystemClock
 TICK_S = 0.25
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Ports:
+    """Ports on 127.0.0.1. 0 takes any free one."""
+
+    nats_port: int = 0
+    "Port of the first NATS server on 127.0.0.1; 0 takes any free one."
+    segstore_port: int = 0
+    "Port of the first segment store on 127.0.0.1; 0 takes any free one."
+    gateway_port: int = 0
+    "Port of the HTTP gateway on 127.0.0.1; 0 takes any free one."
+
+
+_ANY_PORTS = Ports()
+
+
 def up(
     *,
     data_dir: Annotated[Path | None, Parameter(env_var="ANABRANCH_DATA_DIR")] = None,
     tier2: str = "",
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
-    nats_port: int = 0,
-    segstore_port: int = 0,
-    gateway_port: int = 0,
+    ports: Ports = _ANY_PORTS,
     container_count: int = 4,
     otlp_endpoint: str = "",
     spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
@@ -51,12 +66,6 @@ def up(
         URL of tier 2: file:///directory, s3://bucket/prefix, gs://… or az://…; chosen once.
     ephemeral
         Keep all data in memory only; it is lost when the cluster ends.
-    nats_port
-        Port of the NATS server on 127.0.0.1; 0 takes any free one.
-    segstore_port
-        Port of the segment store on 127.0.0.1; 0 takes any free one.
-    gateway_port
-        Port of the HTTP gateway on 127.0.0.1; 0 takes any free one.
     container_count
         Number of segment containers; chosen once, at the first start of a data directory.
     otlp_endpoint
@@ -80,9 +89,7 @@ def up(
     settings = UpSettings(
         data_dir=_kept_in(data_dir, ephemeral=ephemeral),
         tier2_url=tier2,
-        nats_port=nats_port,
-        segstore_port=segstore_port,
-        gateway_port=gateway_port,
+        **asdict(ports),
         container_count=container_count,
         otlp_endpoint=otlp_endpoint,
         store_count=spus,
