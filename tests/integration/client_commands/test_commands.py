@@ -293,6 +293,55 @@ async def test_containers_are_moved_enabled_and_abandoned_only_with_a_yes(
         assert json.loads(unpinned.out)["container"] == 0
 
 
+async def test_stores_are_drained_and_watched_until_no_container_is_left(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        begun = await sh.run("spu", "drain", "fake", "--no-wait")
+        assert begun.out == "fake is draining: 0 containers left\n"
+        late = await sh.run("spu", "drain", "fake", "--timeout", "0.1")
+        assert (late.code, late.out) == (1, "")
+        assert late.err.startswith("1 container left\nerror: the store has containers left")
+        listed = await sh.run("spu", "list", "--json")
+        assert [json.loads(line)["draining"] for line in listed.out.splitlines()] == [True, False]
+        empty = await sh.run("spu", "drain", "other")
+        assert empty.out.startswith("other has no container left; it gets none until")
+        for node in ("fake", "other"):
+            ended = await sh.run("spu", "undrain", node)
+            assert ended.out == f"{node} may have containers again\n"
+        people = (await sh.run("spu", "list")).out.splitlines()
+        assert [line.split()[1:5] for line in people[1:]] == [["alive", "journal", "–", "no"]] * 2
+        unknown = await sh.run("spu", "drain", "nobody", "--json")
+        assert (unknown.code, unknown.error["code"]) == (1, "node-not-found")
+
+
+async def test_a_container_is_explained(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        told = await sh.run("container", "explain", "0")
+        assert told.out == "container 0 is open on fake\n- fake serves it\n"
+        record = json.loads((await sh.run("container", "explain", "0", "--json")).out)
+        assert (record["container"]["container"], record["reasons"]) == (0, ["fake serves it"])
+        unknown = await sh.run("container", "explain", "9")
+        assert unknown.code == 1
+
+
+async def test_a_drain_that_is_interrupted_stays_on(
+    nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(nats_url, tmp_path, capsys) as sh:
+        drain = await sh.start("spu", "drain", "fake")
+        assert drain.stderr is not None
+        assert await drain.stderr.readline() == b"1 container left\n"
+        drain.send_signal(signal.SIGINT)
+        _, told = await asyncio.wait_for(drain.communicate(), DEADLINE_S)
+        assert b"fake is still draining; `anabranch spu undrain fake` ends that" in told
+        assert drain.returncode == 130
+        listed = await sh.run("spu", "list", "--json")
+        assert json.loads(listed.out.splitlines()[0])["draining"]
+
+
 async def test_the_members_of_the_cluster_are_shown(
     nats_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from anabranch.cli.catalogue.cluster import (
     CONTROLLER,
     OPERATION,
     SEGSTORE,
+    SPU,
     TIER2,
 )
 from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM, TRANSACTION
@@ -26,7 +27,7 @@ CATALOGUE = (
     Heading("Events", EVENTS),
     Heading("Streams, readers and tables", (SCOPE, STREAM, GROUP, TRANSACTION, TABLE)),
     Heading("Measure and watch", (PERF, TOP)),
-    Heading("The cluster", (CLUSTER, CONTAINER, OPERATION)),
+    Heading("The cluster", (CLUSTER, SPU, CONTAINER, OPERATION)),
     Heading("Health and support", HEALTH),
     Heading("Backup, inspection and repair", (CONTROLLER, SEGSTORE, TIER2)),
     Heading("This program", (CONTEXT, COMPLETION)),

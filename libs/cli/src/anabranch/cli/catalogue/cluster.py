@@ -40,14 +40,20 @@ CONTAINER = Group(
         Command(
             "list",
             "commands.containers:list_all",
-            "List all containers: their state, container epoch and segment store.",
+            "List all containers: their state, container epoch, segment store, log and lease.",
             ("anabranch container list",),
+        ),
+        Command(
+            "explain",
+            "commands.containers:explain",
+            "Explain why a container does not serve, or what the cluster is about to do with it.",
+            ("anabranch container explain 0",),
         ),
         Command(
             "move",
             "commands.containers:move",
             "Move a container to another segment store, and pin it there; its clients follow.",
-            ("anabranch container move 0 --to NODE",),
+            ("anabranch container move 0 --to NODE --wait",),
         ),
         Command(
             "unpin",
@@ -66,6 +72,31 @@ CONTAINER = Group(
             "commands.containers:abandon_tail",
             "Give up the data of a container that only a lost store holds, and open it elsewhere.",
             ("anabranch container abandon-tail 0 --to NODE",),
+        ),
+    ),
+)
+
+SPU = Group(
+    "spu",
+    "List segment stores, and drain one before its machine goes.",
+    (
+        Command(
+            "list",
+            "commands.spus:list_all",
+            "List the segment stores: node id, state, kind of log, rack, containers and address.",
+            ("anabranch spu list",),
+        ),
+        Command(
+            "drain",
+            "commands.spus:drain",
+            "Move all containers away from a segment store, one at a time, and give it none.",
+            ("anabranch spu drain NODE --no-wait",),
+        ),
+        Command(
+            "undrain",
+            "commands.spus:undrain",
+            "Let a segment store that was drained have containers again.",
+            ("anabranch spu undrain NODE",),
         ),
     ),
 )
@@ -151,8 +182,8 @@ SEGSTORE = Group(
     (
         Command(
             "list",
-            "commands.segstore:list_all",
-            "List the segment stores that have announced themselves: node id and address.",
+            "commands.spus:list_all",
+            "List the segment stores: node id, state, kind of log, rack, containers and address.",
             ("anabranch segstore list",),
         ),
         Command(

@@ -7,7 +7,12 @@ STARTING = (
         "up",
         "up.command:up",
         "Start a cluster on this machine and keep it running until Ctrl-C.",
-        ("anabranch up", "anabranch up --ephemeral", "anabranch up --spus 3 --controllers 2"),
+        (
+            "anabranch up",
+            "anabranch up --ephemeral",
+            "anabranch up --spus 3 --controllers 2",
+            "anabranch up --spus 3 --nats 3 --log jetstream",
+        ),
     ),
     Command(
         "demo",

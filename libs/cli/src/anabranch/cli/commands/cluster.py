@@ -5,6 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from anabranch.cli.figures import moment
+from anabranch.cli.moving import store_state
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import (
@@ -145,10 +146,10 @@ def _controller_row(one: ControllerDescription) -> tuple[str, ...]:
 
 
 def _store_row(one: NodeDescription) -> tuple[str, ...]:
-    down = "stopped" if one.stopped else "down"
+    state = store_state(one)
     return (
         one.node_id,
-        "alive" if one.live else down,
+        f"{state}, draining" if one.draining else state,
         moment(one.since_ms),
         f"{one.host}:{one.port}",
         str(one.containers),

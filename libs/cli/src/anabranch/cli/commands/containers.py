@@ -5,13 +5,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch.cli.figures import moment
+from anabranch.cli.figures import NONE, moment
+from anabranch.cli.moving import Step, move_record, move_text, step_of
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, Unavailable
-from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.clock import Clock, SystemClock
 
-COLUMNS = ("container", "state", "epoch", "node", "endpoint", "restarts", "reason")
+COLUMNS = (
+    "container", "state", "epoch", "node", "log", "lease", "endpoint", "restarts", "reason",
+)  # fmt: skip
 WAIT_S_MAX = 120.0
 POLL_S = 0.2
 LOSS = (
@@ -25,15 +28,36 @@ _HERE = Connection()
 
 
 def list_all(*, connection: Connection = _HERE) -> None:
-    """List all containers: their state, container epoch and segment store."""
+    """List all containers: their state, container epoch, segment store, log and lease.
+
+    The log is in its store's journal, or in jetstream, where any store can open it. Then its store
+    answers reads while it holds a lease.
+    """
 
     async def perform(client: Client, output: Output) -> None:
         found = [one async for one in client.containers.list()]
         output.rows(
             COLUMNS,
-            [_row(one) for one in found],
+            [row(one) for one in found],
             [one.model_dump(mode="json") for one in found],
         )
+
+    run_with_client(connection, perform)
+
+
+def explain(container: int, /, *, connection: Connection = _HERE) -> None:
+    """Explain why a container does not serve, or what the cluster is about to do with it.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    """
+
+    async def perform(client: Client, output: Output) -> None:
+        found = await client.containers.explain(container)
+        text = "\n".join([_told(found.container), *(f"- {one}" for one in found.reasons)])
+        output.done(text, found.model_dump(mode="json", exclude={"ok"}))
 
     run_with_client(connection, perform)
 
@@ -53,9 +77,10 @@ def move(
     container
         Its number.
     to
-        The node id of the store, as `anabranch segstore list` shows it.
+        The node id of the store, as `anabranch spu list` shows it.
     wait
-        Return when the container is open there, or after two minutes; the move continues.
+        Show each step, and return when the container is open there, or after two minutes; the move
+        continues.
     """
 
     async def ask(client: Client) -> ContainerDescription:
@@ -79,7 +104,7 @@ def abandon_tail(
     container
         Its number.
     to
-        The node id of its new store, as `anabranch segstore list` shows it.
+        The node id of its new store, as `anabranch spu list` shows it.
     yes
         Do it. Without it, the command only explains the possible loss.
     """
@@ -133,28 +158,42 @@ def _change(
     async def perform(client: Client, output: Output) -> None:
         found = await ask(client)
         if wait_for:
-            found = await _opened(client, found.container, wait_for)
+            look = _look_at(client, found.container)
+            found = await opened_in_time(look, output, wait_for, SystemClock())
         output.done(_told(found), found.model_dump(mode="json"))
 
     run_with_client(connection, perform)
 
 
-async def _opened(client: Client, container: int, node: str) -> ContainerDescription:
-    """The container, once the node serves it. Raises Unavailable after two minutes."""
-    clock = SystemClock()
+def _look_at(client: Client, container: int) -> Callable[[], Awaitable[ContainerDescription]]:
+    async def look() -> ContainerDescription:
+        return [one async for one in client.containers.list()][container]
+
+    return look
+
+
+async def opened_in_time(
+    look: Callable[[], Awaitable[ContainerDescription]], output: Output, node: str, clock: Clock
+) -> ContainerDescription:
+    """The container, once the node serves it; shows the steps. Raises Unavailable in the end."""
     deadline_s = clock.monotonic() + WAIT_S_MAX
+    told = ""
     while True:
-        found = [one async for one in client.containers.list()][container]
-        if (found.node_id, found.state) == (node, "open"):
+        found = await look()
+        if step_of(found, node) is Step.OPEN:
             return found
         if clock.monotonic() >= deadline_s:
             raise Unavailable(
                 "the move did not end in time; it continues",
-                remedy="`anabranch container list` shows where it stands",
-                container=container,
+                remedy=f"`anabranch container explain {found.container}` shows the obstacle",
+                container=found.container,
                 state=found.state,
                 reason=found.reason,
             )
+        text = move_text(found, node)
+        if text != told:
+            told = text
+            output.progress(text, move_record(found, node))
         await clock.sleep(POLL_S)
 
 
@@ -163,7 +202,7 @@ def _told(found: ContainerDescription) -> str:
     return f"{where}, moving to {found.target}" if found.target else where
 
 
-def _row(one: ContainerDescription) -> tuple[str, ...]:
+def row(one: ContainerDescription) -> tuple[str, ...]:
     """The container as a table row; same order as `COLUMNS`."""
     endpoint = f"{one.host}:{one.port}" if one.host else "–"
     node = one.node_id or "–"
@@ -172,6 +211,8 @@ def _row(one: ContainerDescription) -> tuple[str, ...]:
         one.state,
         str(one.container_epoch),
         f"{node} → {one.target}" if one.target else node,
+        one.log or NONE,
+        one.lease or NONE,
         endpoint,
         str(one.restarts),
         _remarks(one),

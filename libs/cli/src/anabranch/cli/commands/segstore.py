@@ -25,20 +25,6 @@ _HERE = Connection()
 _SHOWN = Shown()
 
 
-def list_all(*, connection: Connection = _HERE) -> None:
-    """List the segment stores that have announced themselves: node id and address."""
-
-    async def perform(client: Client, output: Output) -> None:
-        found = [one async for one in client.stores.list()]
-        output.rows(
-            ("node", "endpoint"),
-            [(one.node_id, f"{one.host}:{one.port}") for one in found],
-            [one.model_dump(mode="json") for one in found],
-        )
-
-    run_with_client(connection, perform)
-
-
 def flush(*, timeout: float = FLUSH_TIMEOUT_S, connection: Connection = _HERE) -> None:
     """Move all acknowledged data to tier 2, and return when it is there.
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from anabranch.cli.moving import current_step, store_state
 from anabranch.cli.top.flow import Growth
 from anabranch.cli.top.snapshot import (
     ContainerLine,
@@ -129,7 +130,7 @@ def members(
         lines=[*map(_controller, controllers), *map(_store, stores)],
         containers_open=sum(one.state == "open" for one in containers),
         containers=len(containers),
-        troubled=[_container(one) for one in containers if one.state != "open" or one.target],
+        troubled=[_container(one) for one in containers if _needs_attention(one)],
         hold=_hold(overview),
     )
 
@@ -141,11 +142,11 @@ def _controller(found: ControllerDescription) -> MemberLine:
 
 
 def _store(found: NodeDescription) -> MemberLine:
-    state = "alive" if found.live else "stopped" if found.stopped else "down"
+    state = store_state(found)
     return MemberLine(
         "store",
         found.node_id,
-        state,
+        f"{state}, draining" if found.draining else state,
         found.since_ms,
         f"{found.host}:{found.port}",
         open=found.containers_open,
@@ -153,10 +154,19 @@ def _store(found: NodeDescription) -> MemberLine:
     )
 
 
+def _needs_attention(found: ContainerDescription) -> bool:
+    """Whether it waits, moves, or cannot answer reads."""
+    return found.state != "open" or bool(found.target) or found.lease == "lapsed"
+
+
 def _container(found: ContainerDescription) -> ContainerLine:
     store = found.node_id or "no store"
     moving = f"{store} → {found.target}" if found.target else store
-    return ContainerLine(found.container, found.state, moving, found.reason)
+    state = f"moving: {current_step(found).value}" if found.target else found.state
+    reason = found.reason
+    if not reason and found.lease == "lapsed":
+        reason = "reads wait, because the lease of its store has lapsed"
+    return ContainerLine(found.container, state, moving, reason, serves=found.state == "open")
 
 
 def _hold(overview: ClusterOverview) -> str:

@@ -181,7 +181,7 @@ def _cluster(snapshot: Snapshot) -> Pane:
 
 def _member_row(line: MemberLine, now_ms: int) -> Row:
     """Same order as `MEMBER_COLUMNS`."""
-    down = line.state in ("down", "stopped")
+    down = line.state.split(",")[0] in ("down", "stopped", "over")
     held = NONE if line.placed is None else f"{line.open} of {line.placed} open"
     cells = (line.member, line.kind, line.state, _age(line.since_ms, now_ms), held, line.place)
     return Row(cells, Style.BAD if down else Style.PLAIN)
@@ -191,7 +191,7 @@ def _container_row(line: ContainerLine) -> Row:
     """Same order as `MEMBER_COLUMNS`."""
     state = f"{line.state}: {line.reason}" if line.reason else line.state
     cells = (f"container {line.container}", "container", state, "", "", line.store)
-    return Row(cells, Style.WARNING if line.state == "open" else Style.BAD)
+    return Row(cells, Style.WARNING if line.serves else Style.BAD)
 
 
 def _work(snapshot: Snapshot) -> Pane:

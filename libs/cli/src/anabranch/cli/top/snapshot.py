@@ -95,12 +95,14 @@ class MemberLine:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLine:
-    """A container that needs attention: it is not open, or it moves."""
+    """A container that needs attention: it waits, moves, or cannot answer reads."""
 
     container: int
     state: str
     store: str
     reason: str
+    serves: bool = False
+    """Whether clients can write to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,140 @@
+"""How far a container's move is, and how far the drain of a store is. Pure.
+
+A container that moves takes these steps:
+
+    waiting   its turn has not come, or its store does not have it open
+    flushing  its store moves its newest bytes to tier 2; clients still write at first
+    opening   its store has released it, and the new store opens it
+    open      the new store serves it
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anabranch.cli.figures import counted, duration
+from anabranch.client import ContainerDescription, NodeDescription
+
+RATE_S_MIN = 5.0
+"""A drain is younger than this when its rate says nothing yet."""
+
+
+class Step(StrEnum):
+    WAITING = "waiting"
+    FLUSHING = "flushing"
+    OPENING = "opening"
+    OPEN = "open"
+
+
+def step_of(one: ContainerDescription, to: str) -> Step:
+    """The step of a container that moves to the store `to`."""
+    if one.node_id == to:
+        return Step.OPEN if one.state == "open" else Step.OPENING
+    return Step.FLUSHING if one.target == to and one.state == "open" else Step.WAITING
+
+
+def current_step(one: ContainerDescription) -> Step:
+    """The step of a container; for one that does not move: whether it is open."""
+    if one.target:
+        return step_of(one, one.target)
+    return {"open": Step.OPEN, "assigned": Step.OPENING}.get(one.state, Step.WAITING)
+
+
+def move_text(one: ContainerDescription, to: str) -> str:
+    """``container 3 to store-2: flushing``; with the obstacle, if its store tells one."""
+    step = step_of(one, to)
+    told = f"container {one.container} to {to}: {step.value}"
+    if step is Step.WAITING and one.state != "open":
+        told += f", because it is {one.state} on {one.node_id or 'no store'}"
+    return f"{told}: {one.reason}" if one.reason else told
+
+
+def move_record(one: ContainerDescription, to: str) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "container": one.container,
+        "to": to,
+        "step": step_of(one, to).value,
+        "state": one.state,
+        "reason": one.reason,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A store that is being drained: `at_first` is the number of its containers when the command
+    began, `left` those that are still placed on it."""
+
+    node_id: str
+    at_first: int
+    left: tuple[ContainerDescription, ...]
+    elapsed_s: float
+    obstacle: str = ""
+    """The reason why no container moves; empty while one does, or if none is known."""
+
+    @property
+    def is_done(self) -> bool:
+        return not self.left
+
+    @property
+    def moving(self) -> tuple[ContainerDescription, ...]:
+        """The containers whose turn has come."""
+        return tuple(one for one in self.left if one.target)
+
+    @property
+    def per_minute(self) -> float | None:
+        """The containers that left in a minute; None while that is unknown."""
+        moved = self.at_first - len(self.left)
+        if moved <= 0 or self.elapsed_s < RATE_S_MIN:
+            return None
+        return 60 * moved / self.elapsed_s
+
+    @property
+    def news(self) -> tuple[object, ...]:
+        """It changes when there is something to tell."""
+        moving = [(one.container, one.target, current_step(one)) for one in self.moving]
+        return (len(self.left), moving, self.obstacle)
+
+    @property
+    def text(self) -> str:
+        """``3 containers left; container 4 to store-1: flushing; 12 a minute, 15 s left``."""
+        parts = [f"{counted(len(self.left), 'container')} left"]
+        parts += [move_text(one, one.target) for one in self.moving]
+        if self.obstacle:
+            parts.append(f"waiting: {self.obstacle}")
+        rate = self.per_minute
+        if rate is not None:
+            left = duration(60_000 * len(self.left) / rate)
+            parts.append(f"{rate:.3g} a minute, about {left} left")
+        return "; ".join(parts)
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The same for programs."""
+        return {
+            "node_id": self.node_id,
+            "left": [one.container for one in self.left],
+            "moving": [move_record(one, one.target) for one in self.moving],
+            "waiting_for": self.obstacle,
+            "per_minute": self.per_minute,
+        }
+
+
+def placed_on(node_id: str, found: Sequence[ContainerDescription]) -> list[ContainerDescription]:
+    """The containers that the store has, or is about to open."""
+    return [one for one in found if one.node_id == node_id]
+
+
+def store_state(one: NodeDescription) -> str:
+    """The state of a store's session in one word.
+
+    `stopped`: it shut down cleanly. `over`: a controller ended its session, because it was silent
+    for too long. `down`: it is silent. `refused`: it lacks the join token. Otherwise `alive`.
+    """
+    if one.stopped:
+        return "stopped"
+    if one.over:
+        return "over"
+    if not one.live:
+        return "down"
+    return "refused" if one.refused else "alive"
