@@ -6,7 +6,12 @@ from pathlib import Path
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.metrics import Definition, Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
-from anabranch.controller.metrics import ControllerMetrics, RetentionCounts, WatermarkCounts
+from anabranch.controller.metrics import (
+    ControllerMetrics,
+    FailOverCounts,
+    RetentionCounts,
+    WatermarkCounts,
+)
 from anabranch.gateway.http.edge.metrics import GatewayMetrics
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 
@@ -23,6 +28,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller.watch_buckets(owned=none, by_rendezvous=none, changes=dict, parked=none)
     controller.watch_defects(defects=dict, parked=dict)
     controller.watch_cluster(members=dict, holds=dict, leads=none)
+    controller.watch_containers(containers=dict, counts=FailOverCounts())
     controller.watch_scaling(dict)
     controller.watch_transactions(ages=lambda: TransactionAges(0, 0, 0, 0, 0), purged=none)
     controller.watch_retention(RetentionCounts())

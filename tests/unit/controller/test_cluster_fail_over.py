@@ -162,6 +162,23 @@ def test_most_stores_going_at_once_end_no_session_until_an_operator_confirms() -
     in_a_world(test)
 
 
+def test_a_drained_store_keeps_its_containers_during_a_hold() -> None:
+    async def test(world: ClusterWorld) -> None:
+        controller = world.start_controller("c")
+        stores = [world.start_store(f"s{n}", JETSTREAM) for n in range(3)]
+        await world.run(20)
+        for store in stores[:2]:
+            await store.kill()
+        await world.run(5)
+        before = await world.placements()
+        assert controller.members.hold is not None
+        await desk_of(controller).drain(DrainStore(node_id="s2"))
+        await world.run(10)
+        assert await world.placements() == before
+
+    in_a_world(test)
+
+
 def test_a_blind_controller_ends_nothing() -> None:
     async def test(world: ClusterWorld) -> None:
         controller = world.start_controller("c")

@@ -426,3 +426,15 @@ def test_the_session_of_a_silent_store_is_not_over_however_long_it_is_dead() -> 
     assert found.verdict(store(0)) is Verdict.DEAD
     assert not found.observer.session_over(store(0), found.moment())
     assert not found.observer.session_over(store(99), found.moment()), "an unknown store"
+
+
+def test_a_store_with_a_long_lease_that_fell_silent_much_later_is_counted_alone() -> None:
+    found = cluster(3)
+    for process in found.processes[1:]:
+        process.lease_s = 12.0
+    found.run(5)
+    kill(found, store(0))
+    found.run(8)
+    kill(found, store(1))
+    found.run(8)
+    assert set(found.dead_at) == {store(0)}

@@ -78,7 +78,7 @@ class Settings(NatsSettings):
     an id. With a fixed id, a controller that restarts takes its place at once."""
     member_dead_s: float = Field(default=3.0, ge=1.5, le=3600)
     """How long a controller or a segment store must be silent before it counts as dead. A store is
-    never dead before its own lease has expired, whatever this setting is. Below 2.75, a short
+    never dead before its own lease has expired, even if this is less. Below 2.75, a short
     outage of NATS may look like the death of a member."""
     join_token_file: Path | None = None
     """A file with a secret that segment stores must have, too; stores without it get no containers.

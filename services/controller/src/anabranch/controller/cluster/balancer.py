@@ -5,7 +5,7 @@ second, it performs the plan of `domain/placement.py`. Every write is a compare-
 placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
 does nothing, even from another controller that still believes that it leads.
 
-Owns: the set of live stores and the time of its last change; the counts of what it did; the
+Owns: the set of live stores and the time of its last change; the counts of its actions; the
 containers that failed over from a dead store and are not open yet, each with its new store and the
 Unix time in milliseconds at which the old one was judged dead.
 """

@@ -98,7 +98,7 @@ def _lease(placement: Placement, leased: Collection[str]) -> Literal["", "held",
 
 
 def phase(found: ContainerDescription) -> str:
-    """One of `PHASES`: the state, or what an open or unavailable container is about to do.
+    """One of `PHASES`: the state, or the next step of an open or unavailable container.
 
     `moving`: its store closes it, for another store. `waiting`: its store is down, and it will fail
     over, because its log is shared. `unavailable`: it waits for its store.

@@ -1,4 +1,4 @@
-"""Why a container does not serve, and what is about to happen to it, in plain sentences. Pure.
+"""Why a container does not serve, and its next step, in plain sentences. Pure.
 
 The sentences follow from the same plan that the leader performs (`placement.assign`). They are for
 people: no program may depend on their wording.
@@ -26,7 +26,7 @@ from anabranch.controller.domain.placement import (
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """A store, and what is known of its beats; seconds. `alarming_s`: the silence to mention."""
+    """A store and the silence of its record, in seconds; `alarming_s` is the silence to mention."""
 
     view: StoreView
     silent_s: float = 0.0
@@ -206,8 +206,8 @@ def _bound_to_dead_store(
 def _bring_back(container: int, owner: str) -> str:
     return (
         f"Its log is in the journal of {owner}, and nowhere else. Start {owner}; if its disk is "
-        f"lost for good, `anabranch container abandon-tail {container} --to STORE` gives up what "
-        "was not yet moved to tier 2."
+        f"lost for good, `anabranch container abandon-tail {container} --to STORE` gives up the "
+        "data that it had not yet moved to tier 2."
     )
 
 

@@ -22,7 +22,7 @@ Four rules prevent wrong conclusions:
   confirms their loss. A member that has been silent almost long enough when the first one is due
   counts with it, because beats are not in step.
 - A member that relies on its session for `lease_s` after a beat is not dead before that time has
-  passed by a clock that runs a fifth slower than the observer's, whatever `silent_s_max` is.
+  passed by a clock that runs a fifth slower than the observer's, even if `silent_s_max` is less.
 
 The leader makes a store's death final: it marks the record as *over*, unless a beat has changed the
 record meanwhile. Only then may the leader place containers elsewhere whose logs stores share;

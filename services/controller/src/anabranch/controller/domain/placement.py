@@ -146,7 +146,7 @@ def _urgent(
     *,
     held: bool,
 ) -> Action | None:
-    """The action that does not wait for a move to end; adds what it places to `load`."""
+    """The action that does not wait for a move to end; adds the container to `load`."""
     if found is None:
         chosen = _least_loaded(load)
         action: Action | None = Create(container, chosen) if chosen else None

@@ -75,6 +75,11 @@ class StoreProperty(Told):
     stopped: bool = False
     containers: int = 0
     containers_open: int = 0
+    rack: str = ""
+    log: str = "journal"
+    over: bool = False
+    refused: bool = False
+    draining: bool = False
 
 
 class StoresList(Told):
@@ -95,6 +100,8 @@ class ContainerProperty(Told):
     target: str
     since_ms: int = 0
     pinned: bool = False
+    log: str = ""
+    lease: str = ""
 
 
 class ContainersList(Told):
