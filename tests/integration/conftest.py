@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kit.infra import Infra, NatsServer
+from kit.infra.nats_cluster import NatsCluster, nats_cluster
 from kit.preloaded import programs_fork
 
 
@@ -29,3 +30,14 @@ def nats_url(infra: Infra) -> Iterator[str]:
     """The address of a server that the module's tests share."""
     with infra.nats() as server:
         yield server.url
+
+
+@pytest.fixture(scope="module")
+def three_nats() -> Iterator[NatsCluster]:
+    """Three servers of one JetStream cluster that the module's tests share.
+
+    A test that hurts them calls `restore` at its end. They are processes of this machine, whichever
+    provider serves the run.
+    """
+    with nats_cluster() as cluster:
+        yield cluster

@@ -30,17 +30,21 @@ MOVED = "times that buckets changed their owners"
 CONTAINERS_AWAY = "containers away"
 
 
-def random_control(seed: int) -> Mapping[str, int]:
-    """One world of this seed; what it counted. Raises AssertionError when a promise is broken."""
+def random_control(seed: int, careless: float = 0.0) -> Mapping[str, int]:
+    """One world of this seed; what it counted. Raises AssertionError when a promise is broken.
+
+    `careless`: the event store is a cluster, and stores conflicting messages so often.
+    """
     often = seeded(seed).choice((3, 10, 64))
     with simulated_readers(), patch.object(repository, "SNAPSHOT_EVERY", often):
-        return run_virtual(_live_through(seed))
+        return run_virtual(_live_through(seed, careless))
 
 
-async def _live_through(seed: int) -> Mapping[str, int]:
+async def _live_through(seed: int, careless: float) -> Mapping[str, int]:
     rng = seeded(seed)
     loop = asyncio.get_running_loop()
     world = World(rng, VirtualClock(loop), _clocks(seeded(seed), loop))
+    world.server.is_clustered, world.server.careless = careless > 0, careless
     async with asyncio.TaskGroup() as group:
         trouble = Trouble(world, group)
         refs = rng.sample(REFS, rng.randrange(1, len(REFS) + 1))

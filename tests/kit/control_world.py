@@ -20,7 +20,7 @@ from anabranch.common.contracts.commands import (
 from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import Corrupt
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
-from anabranch.common.eventsourcing.message import KIND_EVENTS, decode_message
+from anabranch.common.eventsourcing.message import KIND_EVENTS, decode_message, is_void
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
@@ -167,7 +167,7 @@ class World:
         subject, aggregate = message.subject, kind.aggregate
         known = self.truth.get(subject) or Loaded(subject, aggregate.initial)
         self.truth[subject] = self._repositories[kind].fold(known, message)
-        if message.kind == KIND_EVENTS:
+        if message.kind == KIND_EVENTS and not is_void(message, known.revision):
             for event in aggregate.events.validate_json(message.body):
                 self._judged[kind.name](subject, event)
         if kind is not SCOPES:
@@ -179,6 +179,7 @@ class World:
         if subject.split(".")[3] == "txn":
             known = self.transactions.get(subject) or Loaded(subject, Transaction())
             self.transactions[subject] = self._repositories[TRANSACTIONS].fold(known, message)
+            is_change = is_change and not is_void(message, known.revision)
             for event in TRANSACTION.events.validate_json(message.body) if is_change else ():
                 referee.stored(subject, message.sequence, event)
             return

@@ -21,6 +21,7 @@ from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError, Conflict, Corrupt
+from anabranch.common.eventsourcing import message as message_format
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded, Repository
@@ -430,3 +431,39 @@ CONTROL_BUGS: dict[str, Planted] = {
     "cut not checked": cut_not_checked,
     "truncated while checked": truncated_while_checked,
 }
+
+
+def acknowledged_means_stored() -> AbstractContextManager[object]:
+    """An acknowledgement of a cluster counts, although another message may lie before the own."""
+    return patch.object(jetstream_events, "is_clustered", lambda _client: False)
+
+
+@contextmanager
+def void_messages_folded() -> Iterator[None]:
+    """The second message of a revision is folded like the first."""
+    real = Repository.fold
+
+    def fold(self: Repository[Any, Any], loaded: Loaded[Any], message: Any) -> Loaded[Any]:
+        if message.revision == loaded.revision:
+            message = replace(message, revision=message.revision + 1)
+        return real(self, loaded, message)
+
+    with patch.object(Repository, "fold", fold):
+        yield
+
+
+def snapshot_taken_for_valid() -> AbstractContextManager[object]:
+    """A load begins at the last message if that is a snapshot, even a void one."""
+
+    async def start(_self: JetStreamEventStore, last: Any, _raw: Any) -> int:
+        return message_format.start_sequence(last)
+
+    return patch.object(JetStreamEventStore, "_start", start)
+
+
+CARELESS_BUGS: dict[str, Planted] = {
+    "acknowledged means stored": acknowledged_means_stored,
+    "void messages folded": void_messages_folded,
+    "snapshot taken for valid": snapshot_taken_for_valid,
+}
+"""Found where the event store stores conflicting messages."""

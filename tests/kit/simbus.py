@@ -53,6 +53,7 @@ BATCH_INCOMPLETE = 10176
 REQUEST_S = 5.0
 RECONNECT_S = 0.25
 RESTARTS = "restarts of the event store"
+OVERLOOKED = "messages stored although their subject had moved on"
 LOST_LAST = "last messages lost at a restart of the event store"
 
 Responder = Callable[[str, bytes], bytes]
@@ -86,9 +87,17 @@ class SimServer:
         self.inboxes: dict[str, Callable[[bytes], None]] = {}
         self.respond: Responder | None = None
         self.on_stored: list[OnStored] = []
+        self.is_clustered = False
+        """Whether it says that it is part of a cluster."""
+        self.careless = 0.0
+        """The chance that it stores a message whose condition held before the last message of the
+        subject, as servers of a cluster might that check when they propose."""
+        self.careless_batches = False
+        """Whether this is so for the messages of a batch, too."""
         self.generation = 0
         """Counts the starts: a connection made in an earlier one is broken."""
         self._counts = counts
+        self._rng = rng
         self._sequences: dict[str, list[int]] = {}
         self._grown = [asyncio.Event() for _ in range(SHARD_COUNT)]
 
@@ -152,10 +161,22 @@ class SimServer:
     def _require_condition(self, message: Stored) -> None:
         expected = message.headers.get(EXPECTED_SEQUENCE_HEADER)
         watched = message.headers.get(EXPECTED_SUBJECT_HEADER, message.subject)
-        if expected is not None and self._last(watched) != int(expected):
+        if expected is None or self._last(watched) == int(expected):
+            return
+        in_batch = BATCH_ID_HEADER in message.headers
+        if (in_batch and not self.careless_batches) or not self._overlooks(watched, int(expected)):
             raise nats.js.errors.BadRequestError(
                 code=400, err_code=WRONG_LAST_SEQUENCE, description="wrong last sequence"
             )
+
+    def _overlooks(self, subject: str, expected: int) -> bool:
+        before = [0, *self._sequences.get(subject, ())][:-1]
+        if not self.careless or not before or before[-1] != expected:
+            return False
+        if self._rng.random() >= self.careless:
+            return False
+        self._counts[OVERLOOKED] += 1
+        return True
 
     def _store(self, bucket: int, message: Stored) -> None:
         log = self.logs[bucket]
@@ -245,6 +266,10 @@ class SimClient:
         self.rng = rng
         self.batches: dict[str, list[Stored]] = {}
         """Messages of batches that were sent and not yet committed."""
+
+    @property
+    def _server_info(self) -> Mapping[str, object]:
+        return {"cluster": "simulated"} if self.server.is_clustered else {}
 
     def jetstream(self, timeout: float = REQUEST_S) -> "SimJetStream":
         return SimJetStream(self, timeout)

@@ -122,7 +122,17 @@ async def test_a_named_snapshot_that_is_not_there_stops_the_aggregate(
         await store.load(subject)
 
 
-@pytest.mark.parametrize("revisions", [(2,), (1, 3), (1, 1)])
+async def test_a_second_message_of_a_revision_stops_no_aggregate(
+    store: EventStore, subject: str
+) -> None:
+    at = 0
+    for revision in (1, 1, 2):
+        at = await store.append(subject, at, message(revision))
+
+    assert [m.revision for m in await store.load(subject)] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("revisions", [(2,), (1, 3), (1, 1, 3)])
 async def test_a_break_in_the_revisions_stops_the_aggregate(
     store: EventStore, subject: str, revisions: tuple[int, ...]
 ) -> None:

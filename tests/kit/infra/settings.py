@@ -16,17 +16,21 @@ DEPLOYED = Path(__file__).resolve().parents[3] / "deploy" / "nats.conf"
 PROBE_SECONDS = 1.0
 PAUSE_SECONDS = 0.01
 PORT_MIN, PORT_MAX = 20_000, 32_000
+NATS_NAME = "anabranch-nats"
 REDIS_OPTIONS = ("--appendonly", "yes", "--maxmemory-policy", "noeviction", "--save", "")
 
 
-def nats_config(*, listen: str, http: str, store_dir: str) -> str:
-    """deploy/nats.conf with these addresses and this directory in place of its own."""
+def nats_config(*, listen: str, http: str, store_dir: str, name: str = NATS_NAME) -> str:
+    """deploy/nats.conf with these addresses, directory and server's name in place of its own."""
     text = DEPLOYED.read_text()
     for deployed, wanted in (
-        ('"0.0.0.0:4222"', listen), ('"0.0.0.0:8222"', http), ('"/data"', store_dir),
-    ):  # fmt: skip
+        (f"server_name: {NATS_NAME}\n", f"server_name: {name}\n"),
+        ('"0.0.0.0:4222"', json.dumps(listen)),
+        ('"0.0.0.0:8222"', json.dumps(http)),
+        ('"/data"', json.dumps(store_dir)),
+    ):
         assert text.count(deployed) == 1, f"deploy/nats.conf no longer says {deployed}"
-        text = text.replace(deployed, json.dumps(wanted))
+        text = text.replace(deployed, wanted)
     return text
 
 
@@ -50,9 +54,14 @@ def redis_serves(port: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], bool], still_alive: Callable[[], bool]) -> bool:
+def wait_until(
+    condition: Callable[[], bool],
+    still_alive: Callable[[], bool],
+    *,
+    seconds_max: float = START_SECONDS_MAX,
+) -> bool:
     """Whether the condition came true before the server ended or its time was over."""
-    deadline = time.monotonic() + START_SECONDS_MAX  # noqa: TID251 - a real process
+    deadline = time.monotonic() + seconds_max  # noqa: TID251 - a real process
     while time.monotonic() < deadline:  # noqa: TID251 - a real process
         if condition():
             return True

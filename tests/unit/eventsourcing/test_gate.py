@@ -219,7 +219,7 @@ async def test_a_record_that_ends_between_the_look_and_the_joining_is_not_joined
             gate: Gate | None = None,
         ) -> int:
             if gate is not None:
-                await other.forgo(subject)
+                await other.forgo(GATE, subject)
             return await super().append(subject, expected_sequence, message, gate=gate)
 
     store = Late()

@@ -299,5 +299,12 @@ async def test_a_gap_is_healed_by_a_snapshot_alone(counters: Repository[Counter,
     healed = counters.fold(behind, snapshot)
 
     assert (healed.state, healed.revision, healed.snapshot_sequence) == (Counter(5), 5, 9)
-    with pytest.raises(CorruptEvent):
-        counters.fold(healed, snapshot)
+
+
+async def test_a_second_message_of_a_revision_changes_the_place_alone(
+    counters: Repository[Counter, Added],
+) -> None:
+    known = Loaded(SUBJECT, Counter(5), sequence=9, revision=5, snapshot_sequence=4)
+    for kind, body in (("snapshot", b'{"total":7}'), ("events", b"[]")):
+        void = EventMessage(SUBJECT, 11, 5, "b", kind, 1, 2, body)
+        assert counters.fold(known, void) == replace(known, sequence=11)

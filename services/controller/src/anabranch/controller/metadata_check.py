@@ -28,7 +28,12 @@ from anabranch.common.errors import (
     ObjectNotFound,
 )
 from anabranch.common.eventsourcing.gate import Membership, gate_after, membership_after
-from anabranch.common.eventsourcing.message import KIND_CHUNK, KIND_DAMAGED, KIND_SNAPSHOT
+from anabranch.common.eventsourcing.message import (
+    KIND_CHUNK,
+    KIND_DAMAGED,
+    KIND_SNAPSHOT,
+    counted,
+)
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.hashing import SHARD_COUNT
@@ -116,8 +121,8 @@ def _check_member(messages: Sequence[EventMessage]) -> None:
 
 
 def _check_chunk(messages: Sequence[EventMessage]) -> None:
-    only = messages[0]
-    if len(messages) != 1 or only.kind != KIND_CHUNK:
+    only, *others = counted(messages)
+    if others or only.kind != KIND_CHUNK:
         raise Corrupt(
             only.body.decode() if only.kind == KIND_DAMAGED else "not a history chunk",
             subject=only.subject,
@@ -177,7 +182,7 @@ def _plan(
     backed_up: Sequence[EventMessage],
 ) -> RepairPlan:
     numbered = list(_with_revisions(messages))
-    live = {m.revision: m for m in messages if m.kind != KIND_DAMAGED}
+    live = {m.revision: m for m in counted(messages) if m.kind != KIND_DAMAGED}
     _require_same_history(live, backed_up)
     spare = {m.revision: m for m in backed_up if m.revision not in live}
     trusted = Loaded(messages[0].subject, repository.aggregate.initial)

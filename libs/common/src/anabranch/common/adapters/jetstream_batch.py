@@ -21,11 +21,14 @@ first two findings stay true once they are true. It reads all subjects before it
 refusal, because on one of them other writers may have moved on so far that the batch's message was
 purged.
 
+On a cluster the adapter reads also after an acknowledgement, as `jetstream_events` does. If only a
+part of a stored batch counts, it raises CorruptEvent: the server promises that this cannot happen.
+
 The server keeps few batches open per stream (50) and refuses more, so an adapter opens fewer.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import nats.errors
@@ -36,12 +39,23 @@ from nats.js.api import PubAck, RawStreamMsg
 from anabranch.common.adapters.jetstream_conditions import (
     RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
+    FirstFrom,
     condition_headers,
+    first_of_revision,
     has_id,
 )
-from anabranch.common.adapters.nats_connection import keeping_cancellation
-from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
-from anabranch.common.eventsourcing.message import check_batch, encode_headers
+from anabranch.common.adapters.nats_connection import is_clustered, keeping_cancellation
+from anabranch.common.errors import (
+    CorruptEvent,
+    OutcomeUnknown,
+    Unavailable,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing.message import (
+    HEADER_REVISION,
+    check_batch,
+    encode_headers,
+)
 from anabranch.common.eventsourcing.ports import Append
 from anabranch.common.runtime.clock import Clock
 
@@ -49,9 +63,6 @@ OPEN_BATCHES_MAX = 32
 BATCH_ID_HEADER = "Nats-Batch-Id"
 BATCH_SEQUENCE_HEADER = "Nats-Batch-Sequence"
 BATCH_COMMIT_HEADER = "Nats-Batch-Commit"
-
-FirstFrom = Callable[[str, int], Awaitable[RawStreamMsg | None]]
-"""Reads the subject's first message at or after a sequence. Raises Unavailable."""
 
 
 class AtomicBatches:
@@ -84,7 +95,9 @@ class AtomicBatches:
             async with self._opened(appends[0].subject):
                 with keeping_cancellation():
                     ack = await self._send(appends)
-            return _sequences(ack.seq - len(appends) + 1, appends)
+            if not is_clustered(self._client):
+                return _sequences(ack.seq - len(appends) + 1, appends)
+            return await self._resolve(appends, refused=False)
         except (
             nats.js.errors.NoStreamResponseError,
             nats.errors.OutboundBufferLimitError,
@@ -138,10 +151,16 @@ class AtomicBatches:
         while True:
             with suppress(Unavailable):  # The next round reads again, until the time is up.
                 following = [
-                    await self._first_from(one.subject, one.expected_sequence + 1)
+                    await first_of_revision(
+                        self._first_from,
+                        one.subject,
+                        one.expected_sequence,
+                        one.message.revision,
+                    )
                     for one in appends
                 ]
                 if (first := _first_of_mine(appends, following)) is not None:
+                    _require_whole(appends, following)
                     return _sequences(first, appends)
                 moved = [at for at in zip(appends, following, strict=True) if at[1] is not None]
                 if moved or refused:
@@ -171,6 +190,21 @@ def _first_of_mine(
             assert found.seq is not None
             return found.seq - index
     return None
+
+
+def _require_whole(appends: Sequence[Append], following: Sequence[RawStreamMsg | None]) -> None:
+    """Raise CorruptEvent if a message of a stored batch is void. No reader could tell."""
+    for one, found in zip(appends, following, strict=True):
+        if found is None or has_id(found, one.message.append_id):
+            continue
+        if (found.headers or {}).get(HEADER_REVISION) == str(one.message.revision):
+            raise CorruptEvent(
+                "the event store stored a batch although one of its subjects had moved on",
+                remedy="run `anabranch controller verify`, and report this with the release of "
+                "the NATS servers",
+                subject=one.subject,
+                sequence=found.seq,
+            )
 
 
 def _sequences(first: int, appends: Sequence[Append]) -> Sequence[int]:

@@ -1,9 +1,16 @@
 """The conditions of messages to JetStream, and the marks of refusals and of own messages."""
 
+from collections.abc import Awaitable, Callable
+
 from nats.js.api import RawStreamMsg
 
 from anabranch.common.contracts import subjects
-from anabranch.common.eventsourcing.message import HEADER_APPEND_ID, check_gate
+from anabranch.common.errors import OutcomeUnknown
+from anabranch.common.eventsourcing.message import (
+    HEADER_APPEND_ID,
+    HEADER_REVISION,
+    check_gate,
+)
 from anabranch.common.eventsourcing.ports import Gate
 
 WRONG_LAST_SEQUENCE_CODES = frozenset({10071, 10164})
@@ -12,6 +19,11 @@ EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 RESOLVE_PAUSE_S = 0.25
 """The pause between two attempts to find the outcome of an append."""
+RESOLVE_COUNT_MAX = 100
+"""The most messages of other writers that are searched for the own one."""
+
+FirstFrom = Callable[[str, int], Awaitable[RawStreamMsg | None]]
+"""Reads the subject's first message at or after a sequence. Raises Unavailable."""
 
 
 def condition_headers(
@@ -27,6 +39,28 @@ def condition_headers(
         EXPECTED_SEQUENCE_HEADER: str(gate.sequence),
         EXPECTED_SUBJECT_HEADER: gate.subject,
     }
+
+
+async def first_of_revision(
+    first_from: FirstFrom, subject: str, after_sequence: int, revision: int
+) -> RawStreamMsg | None:
+    """The subject's first message after a sequence that has this revision or a higher one.
+
+    Messages of lower revisions are void: a message counts only behind all that it was decided on.
+    None if there is no such message yet. Raises Unavailable, OutcomeUnknown.
+    """
+    for _ in range(RESOLVE_COUNT_MAX):
+        found = await first_from(subject, after_sequence + 1)
+        if found is None or not _is_below(found, revision):
+            return found
+        assert found.seq is not None
+        after_sequence = found.seq
+    raise OutcomeUnknown("too many messages follow on the subject", subject=subject)
+
+
+def _is_below(raw: RawStreamMsg, revision: int) -> bool:
+    told = (raw.headers or {}).get(HEADER_REVISION, "")
+    return told.isdigit() and int(told) < revision
 
 
 def has_id(raw: RawStreamMsg, append_id: str) -> bool:

@@ -5,18 +5,22 @@ stores it in one step. The adapter reads a subject's messages from the stream's 
 includes every acknowledged message: it requests a few one by one, and more through a consumer.
 
 If the answer to an append is lost, the adapter never sends the append again. Because the append was
-conditional, the first message after the expected one decides its outcome: either it is the append's
-own (by append id), or it is another writer's and the append can never succeed. While no message
-follows, the append may still be on its way; when the time is up, the adapter raises OutcomeUnknown.
+conditional, the first message of its revision after the expected one decides its outcome: either it
+is the append's own (by append id), or it is another writer's and the append can never succeed. While
+no message follows, the append may still be on its way; when the time is up, the adapter raises
+OutcomeUnknown.
 
 With a gate, the same is true of the gate's subject, but the appended message is on its own subject.
 The adapter therefore reads the gate *first*. If the gate has moved and the message is then not on
 its subject, it never will be.
 
+A clustered server checks the condition when it proposes a message to the other servers, and not when
+it stores the message. On a cluster the adapter therefore decides the outcome by reading also after
+an acknowledgement (ADR 13).
+
 `jetstream_batch` stores several messages together or not at all.
 """
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
@@ -24,21 +28,29 @@ import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
-from nats.js.client import JetStreamContext
 
 from anabranch.common.adapters.jetstream_batch import AtomicBatches
 from anabranch.common.adapters.jetstream_conditions import (
+    EXPECTED_SEQUENCE_HEADER,
+    RESOLVE_COUNT_MAX,
     RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
     condition_headers,
+    first_of_revision,
     has_id,
     stream_of,
 )
 from anabranch.common.adapters.jetstream_reader import StreamMessage, StreamReader
-from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
+from anabranch.common.adapters.jetstream_streams import ensure_stream
+from anabranch.common.adapters.nats_connection import (
+    as_unavailable,
+    is_clustered,
+    keeping_cancellation,
+)
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import OutcomeUnknown, Unavailable, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import (
+    KIND_SNAPSHOT,
     check_batch,
     check_chain,
     decode_message,
@@ -52,72 +64,40 @@ from anabranch.common.runtime.clock import Clock
 
 APPEND_DEADLINE_S = 5.0
 RESOLVE_BUDGET_S = 10.0
-UPDATE_DEADLINE_S = 5.0
-RESOLVE_COUNT_MAX = 100
-"""The most messages of other writers that are searched for the own one."""
 ONE_BY_ONE_COUNT_MAX = 8
 """Up to this number, messages are requested one by one; beyond, a consumer is cheaper."""
 COMMANDS_COUNT_MAX = 100_000
 
 
-async def create_streams(client: Client) -> None:
-    """Create the missing ones of the event streams and the command queue. Raises Unavailable.
+async def create_streams(client: Client, replicas: int = 1) -> set[str]:
+    """Ensure the event streams and the command queue; return the names of their servers.
 
-    Event streams of an older release are changed to allow batches; otherwise present streams stay
-    unchanged.
+    Event streams of an older release are changed to allow batches. Raises Unavailable.
     """
-    js = client.jetstream()
-    for shard in range(SHARD_COUNT):
-        await _create_event_stream(client, js, shard)
-    await _create_if_absent(
-        js,
+    streams = [
         StreamConfig(
-            name=subjects.COMMAND_STREAM,
-            subjects=[subjects.COMMAND_SUBJECTS],
-            storage=StorageType.FILE,
-            retention=RetentionPolicy.WORK_QUEUE,
-            max_msgs=COMMANDS_COUNT_MAX,
-            discard=DiscardPolicy.NEW,
-        ),
-    )
-
-
-async def _create_event_stream(client: Client, js: JetStreamContext, shard: int) -> None:
-    name = subjects.event_stream(shard)
-    present = await _create_if_absent(
-        js,
-        StreamConfig(
-            name=name,
+            name=subjects.event_stream(shard),
             subjects=[subjects.event_stream_subjects(shard)],
             storage=StorageType.FILE,
+            num_replicas=replicas,
             allow_direct=False,
             allow_atomic=True,
-        ),
-    )
-    if not present.allow_atomic:
-        await _allow_atomic(client, name)
-
-
-async def _create_if_absent(js: JetStreamContext, config: StreamConfig) -> StreamConfig:
-    """Return the present stream's configuration, or create the stream with `config`."""
-    assert config.name is not None
-    with as_unavailable("create the stream", stream=config.name):
-        try:
-            return (await js.stream_info(config.name)).config
-        except nats.js.errors.NotFoundError:
-            return (await js.add_stream(config)).config
-
-
-async def _allow_atomic(client: Client, name: str) -> None:
-    """Change this one setting; send all others back unchanged, also unknown ones."""
-    with as_unavailable("allow batches on the stream", stream=name):
-        found = await client.request(f"$JS.API.STREAM.INFO.{name}", timeout=UPDATE_DEADLINE_S)
-        config = {**json.loads(found.data)["config"], "allow_atomic": True}
-        answer = await client.request(
-            f"$JS.API.STREAM.UPDATE.{name}", json.dumps(config).encode(), timeout=UPDATE_DEADLINE_S
         )
-        if (error := json.loads(answer.data).get("error")) is not None:
-            raise nats.js.errors.APIError.from_error(error)
+        for shard in range(SHARD_COUNT)
+    ]
+    commands = StreamConfig(
+        name=subjects.COMMAND_STREAM,
+        subjects=[subjects.COMMAND_SUBJECTS],
+        storage=StorageType.FILE,
+        retention=RetentionPolicy.WORK_QUEUE,
+        num_replicas=replicas,
+        max_msgs=COMMANDS_COUNT_MAX,
+        discard=DiscardPolicy.NEW,
+    )
+    servers: set[str] = set()
+    for stream in (*streams, commands):
+        servers.update(await ensure_stream(client, stream))
+    return servers
 
 
 class JetStreamEventStore:
@@ -161,7 +141,8 @@ class JetStreamEventStore:
                 ack = await self._js.publish(
                     subject, message.body, timeout=self._append_deadline_s, headers=headers
                 )
-            return ack.seq
+            if not is_clustered(self._client):
+                return ack.seq
         except (
             nats.js.errors.NoStreamResponseError,
             nats.errors.OutboundBufferLimitError,
@@ -175,8 +156,8 @@ class JetStreamEventStore:
         except (nats.errors.Error, OSError, TimeoutError):
             refused = False
         if gate is None:
-            gate = Gate(subject, expected_sequence)
-        return await self._resolve(subject, gate, message.append_id, refused=refused)
+            return await self._resolve(subject, expected_sequence, message, refused=refused)
+        return await self._resolve_gated(subject, gate, message.append_id, refused=refused)
 
     async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
         """See `EventStore.append_all`. Also raises Unavailable if certainly nothing was stored."""
@@ -185,8 +166,30 @@ class JetStreamEventStore:
             return await self._batches.append(appends)
         return [await self.append(*one) for one in appends]
 
-    async def _resolve(self, subject: str, gate: Gate, append_id: str, *, refused: bool) -> int:
-        """Find the outcome of an append that depended on `gate`, which may be its own subject.
+    async def _resolve(
+        self, subject: str, expected_sequence: int, message: NewMessage, *, refused: bool
+    ) -> int:
+        """Find the outcome of an append: whether its message is the first of its revision.
+
+        Raises WrongExpectedSequence, OutcomeUnknown.
+        """
+        deadline = self._clock.monotonic() + self._resolve_budget_s
+        while True:
+            with suppress(Unavailable):  # The next round reads again, until the time is up.
+                first = await first_of_revision(
+                    self._first_from, subject, expected_sequence, message.revision
+                )
+                if first is not None and has_id(first, message.append_id):
+                    assert first.seq is not None
+                    return first.seq
+                if first is not None or refused:
+                    raise _moved_on(Gate(subject, expected_sequence), first)
+            await self._pause(subject, deadline)
+
+    async def _resolve_gated(
+        self, subject: str, gate: Gate, append_id: str, *, refused: bool
+    ) -> int:
+        """Find the outcome of an append that depended on `gate`.
 
         Raises WrongExpectedSequence, OutcomeUnknown.
         """
@@ -194,22 +197,28 @@ class JetStreamEventStore:
         while True:
             with suppress(Unavailable):  # The next round reads again, until the time is up.
                 following = await self._first_from(gate.subject, gate.sequence + 1)
-                mine = following
-                if gate.subject != subject:
-                    mine = await self._find(subject, gate.sequence + 1, append_id)
+                mine = await self._find(subject, gate.sequence + 1, append_id)
                 if mine is not None and has_id(mine, append_id):
                     assert mine.seq is not None
-                    return mine.seq
+                    return await self._passed(gate, mine.seq)
                 if following is not None or refused:
-                    raise WrongExpectedSequence(
-                        "the subject has moved on",
-                        subject=gate.subject,
-                        expected=gate.sequence,
-                        actual=following.seq if following is not None else None,
-                    )
-            if self._clock.monotonic() >= deadline:
-                raise OutcomeUnknown("no reply to the append in time", subject=subject)
-            await self._clock.sleep(RESOLVE_PAUSE_S)
+                    raise _moved_on(gate, following)
+            await self._pause(subject, deadline)
+
+    async def _passed(self, gate: Gate, sequence: int) -> int:
+        """Return the sequence of a message that lies before any change of its gate.
+
+        Raises WrongExpectedSequence, Unavailable.
+        """
+        following = await self._first_from(gate.subject, gate.sequence + 1)
+        if following is not None and (following.seq or 0) < sequence:
+            raise _moved_on(gate, following)
+        return sequence
+
+    async def _pause(self, subject: str, deadline: float) -> None:
+        if self._clock.monotonic() >= deadline:
+            raise OutcomeUnknown("no reply to the append in time", subject=subject)
+        await self._clock.sleep(RESOLVE_PAUSE_S)
 
     async def _find(self, subject: str, from_sequence: int, append_id: str) -> RawStreamMsg | None:
         """Find the own message among those of others. Raises Unavailable, OutcomeUnknown."""
@@ -229,10 +238,19 @@ class JetStreamEventStore:
         last = _decoded(raw)
         if last.sequence <= after_sequence:
             return []
-        first = after_sequence + 1 if after_sequence else start_sequence(last)
+        first = after_sequence + 1 if after_sequence else await self._start(last, raw)
         found = [*await self._between(subject, first, last), last]
         check_chain(found, from_start=after_sequence == 0)
         return found
+
+    async def _start(self, last: EventMessage, raw: RawStreamMsg) -> int:
+        """Where a load begins. A snapshot may be void, unless it follows what its writer read."""
+        if last.kind == KIND_SNAPSHOT:
+            expected = (raw.headers or {}).get(EXPECTED_SEQUENCE_HEADER, "0")
+            following = await self._first_from(last.subject, int(expected) + 1)
+            if following is None or following.seq != last.sequence:
+                return last.snapshot_sequence
+        return start_sequence(last)
 
     async def _between(
         self, subject: str, first_sequence: int, last: EventMessage
@@ -311,6 +329,15 @@ class JetStreamEventStore:
                 )
             except nats.js.errors.NotFoundError:
                 return None
+
+
+def _moved_on(gate: Gate, found: RawStreamMsg | None) -> WrongExpectedSequence:
+    return WrongExpectedSequence(
+        "the subject has moved on",
+        subject=gate.subject,
+        expected=gate.sequence,
+        actual=found.seq if found is not None else None,
+    )
 
 
 def _decoded(raw: RawStreamMsg) -> EventMessage:

@@ -4,24 +4,41 @@ A value is the last message on ``$KV.<bucket>.<key>``; its stream sequence is it
 write is conditional on the key's last sequence: a write replaces a delete marker by naming its
 revision, and it never overwrites an unseen change. The store reads values from the leader. Other
 key-value clients can read the bucket. No key ever has a time to live.
+
+A cluster of servers checks the condition when it proposes a message, not when it stores it. A bucket
+on a cluster therefore keeps some earlier messages of each key. A write counts if the first message
+of the key after the expected one is its own, and a reader takes the value of the last message that
+counts (`counted_objects`, ADR 13).
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js.api import KeyValueConfig, StorageType
+from nats.js.api import DiscardPolicy, RawStreamMsg, StorageType, StreamConfig
 
+from anabranch.common.adapters.counted_objects import (
+    OPERATION_HEADER,
+    CountedObjects,
+    value_of,
+)
 from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
+    RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
 )
 from anabranch.common.adapters.jetstream_reader import (
     StreamMessage,
     StreamReader,
 )
-from anabranch.common.adapters.nats_connection import as_unavailable, keeping_cancellation
+from anabranch.common.adapters.jetstream_streams import ensure_stream
+from anabranch.common.adapters.nats_connection import (
+    as_unavailable,
+    is_clustered,
+    keeping_cancellation,
+)
 from anabranch.common.errors import (
     ObjectExists,
     OutcomeUnknown,
@@ -33,18 +50,28 @@ from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.runtime.clock import Clock
 
 WRITE_DEADLINE_S = 5.0
-_OPERATION_HEADER = "KV-Operation"
+TO_THE_END = 2**63 - 1
+HISTORY_COUNT = 16
+"""The messages of each key that a bucket on a cluster keeps: more than follow a write while it is
+read back."""
 
 
-async def create_bucket(client: Client, bucket: str) -> None:
-    """Create the bucket if it is missing. Raises Unavailable."""
-    js = client.jetstream()
-    with as_unavailable("create the bucket", bucket=bucket):
-        try:
-            await js.stream_info(f"KV_{bucket}")
-        except nats.js.errors.NotFoundError:
-            config = KeyValueConfig(bucket=bucket, history=1, storage=StorageType.FILE)
-            await js.create_key_value(config)
+async def create_bucket(client: Client, bucket: str, replicas: int = 1) -> tuple[str, ...]:
+    """Ensure the bucket; return the names of its servers. Raises Unavailable."""
+    return await ensure_stream(
+        client,
+        StreamConfig(
+            name=f"KV_{bucket}",
+            subjects=[f"$KV.{bucket}.>"],
+            storage=StorageType.FILE,
+            num_replicas=replicas,
+            max_msgs_per_subject=HISTORY_COUNT if is_clustered(client) else 1,
+            discard=DiscardPolicy.NEW,
+            allow_rollup_hdrs=True,
+            deny_delete=True,
+            allow_direct=False,
+        ),
+    )
 
 
 class JetStreamObjectStore:
@@ -54,6 +81,8 @@ class JetStreamObjectStore:
     """
 
     def __init__(self, client: Client, clock: Clock, bucket: str) -> None:
+        self._client = client
+        self._clock = clock
         self._js = client.jetstream()
         self._stream = f"KV_{bucket}"
         self._prefix = f"$KV.{bucket}."
@@ -61,13 +90,13 @@ class JetStreamObjectStore:
 
     async def get(self, key: str) -> StoredObject | None:
         """See `ObjectStore.get`. Also raises Unavailable."""
-        found = await self._newest(key)
+        found = await self._present(key)
         return found if found is not None and found.value else None
 
     async def create(self, key: str, value: bytes) -> int:
         """See `ObjectStore.create`."""
         assert value
-        marker = await self._newest(key)
+        marker = await self._present(key)
         if marker is not None and marker.value:
             raise ObjectExists("the key has a value", key=key, revision=marker.revision)
         revision = marker.revision if marker is not None else 0
@@ -83,39 +112,74 @@ class JetStreamObjectStore:
 
     async def delete(self, key: str, revision: int) -> None:
         """See `ObjectStore.delete`."""
-        await self._write(key, b"", revision, {_OPERATION_HEADER: "DEL"})
+        await self._write(key, b"", revision, {OPERATION_HEADER: "DEL"})
 
     async def list(self) -> Sequence[StoredObject]:
         """See `ObjectStore.list`. Also raises Unavailable."""
-        stored = [self._object(m) for m in await self._reader.newest_per_subject()]
-        return sorted((o for o in stored if o.value), key=lambda o: o.key)
+        return (await self._counted()).present()
 
     async def watch(self) -> AsyncIterator[StoredObject | None]:
         """See `ObjectStore.watch`. Raises Unavailable if the first listing fails."""
         while True:
             reached = await self._reader.last_sequence()
-            listed = {present.key: present for present in await self.list()}
-            for present in listed.values():
+            counted = await self._counted()
+            for present in counted.present():
                 yield present
             yield None
             try:
                 async for message in self._reader.follow(reached):
-                    changed = self._object(message)
-                    known = listed.get(changed.key)
-                    if known is None or known.revision < changed.revision:
+                    changed = counted.take(self._object(message), message.headers)
+                    if changed is not None:
                         yield changed
             except StreamRewound:
                 continue  # The bucket was replaced: start again with the full list.
 
-    async def _newest(self, key: str) -> StoredObject | None:
+    async def _counted(self) -> CountedObjects:
+        """The objects after all present messages. Raises Unavailable.
+
+        It reads to the end: what is replaced meanwhile is found again in its new place.
+        """
+        counted = CountedObjects()
+        async for message in self._reader.read(1, TO_THE_END):
+            counted.take(self._object(message), message.headers)
+        return counted
+
+    async def _present(self, key: str) -> StoredObject | None:
+        """The key's object or delete marker. Raises Unavailable."""
+        raw = await self._last(key)
+        if raw is None or not is_clustered(self._client):
+            return None if raw is None else _stored(key, raw)
+        expected = (raw.headers or {}).get(EXPECTED_SEQUENCE_HEADER)
+        if expected is None:
+            return _stored(key, raw)
+        following = await self._first_from(key, int(expected) + 1)
+        if following is None or following.seq == raw.seq:
+            return _stored(key, raw)
+        return await self._judged(key)
+
+    async def _judged(self, key: str) -> StoredObject | None:
+        """The key's object after all its stored messages. Raises Unavailable."""
+        counted, found, at = CountedObjects(), None, 1
+        while (raw := await self._first_from(key, at)) is not None:
+            found = counted.take(stored := _stored(key, raw), raw.headers or {})
+            at = stored.revision + 1
+        return found
+
+    async def _last(self, key: str) -> RawStreamMsg | None:
         with as_unavailable("read the object", key=key):
             try:
-                raw = await self._js.get_last_msg(self._stream, self._prefix + key)
+                return await self._js.get_last_msg(self._stream, self._prefix + key)
             except nats.js.errors.NotFoundError:
                 return None
-        assert raw.seq is not None
-        stored_ms = int(raw.time.timestamp() * 1000) if raw.time is not None else 0
-        return StoredObject(key, _value(raw.headers or {}, raw.data or b""), raw.seq, stored_ms)
+
+    async def _first_from(self, key: str, sequence: int) -> RawStreamMsg | None:
+        with as_unavailable("read the object", key=key):
+            try:
+                return await self._js.get_msg(
+                    self._stream, seq=sequence, subject=self._prefix + key, next=True
+                )
+            except nats.js.errors.NotFoundError:
+                return None
 
     async def _write(
         self, key: str, value: bytes, revision: int, headers: Mapping[str, str] | None = None
@@ -126,7 +190,7 @@ class JetStreamObjectStore:
                 ack = await self._js.publish(
                     self._prefix + key, value, timeout=WRITE_DEADLINE_S, headers=sent
                 )
-            return ack.seq
+            return await self._first_after(key, revision, ack.seq)
         except (
             nats.js.errors.NoStreamResponseError,
             nats.errors.OutboundBufferLimitError,
@@ -137,18 +201,41 @@ class JetStreamObjectStore:
                 raise Unavailable("the object store refused", key=key, cause=str(error)) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise OutcomeUnknown("no reply to the write in time", key=key) from error
-        newest = await self._newest(key)
-        raise RevisionConflict(
-            "the object has changed",
-            key=key,
-            expected=revision,
-            actual=newest.revision if newest is not None else 0,
-        )
+        newest = await self._last(key)
+        raise _changed(key, revision, (newest.seq or 0) if newest is not None else 0)
+
+    async def _first_after(self, key: str, revision: int, stored: int) -> int:
+        """Return the sequence of an acknowledged write if no other message came before it.
+
+        Raises RevisionConflict, OutcomeUnknown.
+        """
+        if not is_clustered(self._client) or stored == revision + 1:
+            return stored
+        deadline = self._clock.monotonic() + WRITE_DEADLINE_S
+        while True:
+            with suppress(Unavailable):  # The next round reads again, until the time is up.
+                following = await self._first_from(key, revision + 1)
+                if self._clock.monotonic() >= deadline:
+                    break  # So many writes may have followed that the first is no longer stored.
+                if following is not None and following.seq == stored:
+                    return stored
+                if following is not None and (following.seq or 0) < stored:
+                    raise _changed(key, revision, stored)
+            if self._clock.monotonic() >= deadline:
+                break
+            await self._clock.sleep(RESOLVE_PAUSE_S)
+        raise OutcomeUnknown("the write cannot be read back in time", key=key)
 
     def _object(self, message: StreamMessage) -> StoredObject:
         key = message.subject.removeprefix(self._prefix)
-        return StoredObject(key, _value(message.headers, message.data), message.sequence)
+        return StoredObject(key, value_of(message.headers, message.data), message.sequence)
 
 
-def _value(headers: Mapping[str, str], data: bytes) -> bytes:
-    return b"" if headers.get(_OPERATION_HEADER) in ("DEL", "PURGE") else data
+def _stored(key: str, raw: RawStreamMsg) -> StoredObject:
+    assert raw.seq is not None
+    stored_ms = int(raw.time.timestamp() * 1000) if raw.time is not None else 0
+    return StoredObject(key, value_of(raw.headers or {}, raw.data or b""), raw.seq, stored_ms)
+
+
+def _changed(key: str, expected: int, actual: int) -> RevisionConflict:
+    return RevisionConflict("the object has changed", key=key, expected=expected, actual=actual)

@@ -158,27 +158,6 @@ class StreamReader:
         with suppress(nats.errors.Error, OSError, TimeoutError), keeping_cancellation():
             await self._js.delete_consumer(self._stream, consumer)
 
-    async def newest_per_subject(self) -> list[StreamMessage]:
-        """Return the last message of every subject at one moment. Raises Unavailable."""
-        found: list[StreamMessage] = []
-        config = self._config(DeliverPolicy.LAST_PER_SUBJECT, None)
-        with as_unavailable("list the stream's subjects", stream=self._stream):
-            info = await self._js.add_consumer(self._stream, config)
-        if not info.num_pending:
-            return found
-        consumer = _Consumer(self._client, self._stream, info.name)
-        messages = consumer.messages()
-        try:
-            async for message in messages:
-                found.append(message)
-                if message.remaining == 0:
-                    return found
-        except _ConsumerLost as error:
-            raise Unavailable("listing was interrupted", stream=self._stream) from error
-        finally:
-            await messages.aclose()
-        return found
-
     async def _consume(self, after_sequence: int) -> AsyncIterator[StreamMessage]:
         newest = await self.last_sequence()
         if newest < after_sequence:

@@ -130,6 +130,14 @@ async def close_nats(client: Client) -> None:
         _log.info("the connection to NATS was already lost when it was closed", error=repr(error))
 
 
+def is_clustered(client: Client) -> bool:
+    """Whether the connected server is part of a cluster, so that streams may have replicas.
+
+    A server becomes part of a cluster only by a restart, and then clients connect again.
+    """
+    return bool(client._server_info.get("cluster"))  # noqa: SLF001 - it has no other name
+
+
 async def server_id(client: Client) -> str:
     """The id of the server that the client is connected to. Raises Unavailable."""
     with as_unavailable("tell its id"):

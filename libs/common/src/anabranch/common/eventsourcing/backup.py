@@ -28,7 +28,7 @@ from anabranch.common.errors import (
     ObjectNotFound,
 )
 from anabranch.common.eventsourcing import backup_format as form
-from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_SNAPSHOT
+from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_SNAPSHOT, counted
 from anabranch.common.eventsourcing.ports import (
     EventMessage,
     EventStore,
@@ -41,6 +41,8 @@ from anabranch.common.storage.ports import ChunkStorage
 RESTORED_EPOCHS = 1_000_000
 """Added to container epochs: no container was opened more often since a backup, and epochs in
 the names of tier 2 have ten digits."""
+MEMBERS = "member"
+"""The kind of membership records, all of whose messages count: an end counts wherever it is."""
 NOT_KEPT = frozenset({subjects.HEADS_KEY, LEADER_KEY})
 """Keys that describe servers and processes, and not the cluster."""
 
@@ -66,9 +68,11 @@ class Report:
 def readable_part(messages: Sequence[EventMessage]) -> Sequence[EventMessage]:
     """The messages of one subject that a load may need.
 
-    These are all messages, or those from the first snapshot after the last damage. Raises
-    CorruptEvent if no snapshot follows the damage.
+    These are all messages that count, or those from the first snapshot after the last damage.
+    Raises CorruptEvent if no snapshot follows the damage.
     """
+    if subjects.kind_of_subject(messages[0].subject) != MEMBERS:
+        messages = list(counted(messages))
     damaged = [at for at, message in enumerate(messages) if message.kind == KIND_DAMAGED]
     if not damaged:
         return messages

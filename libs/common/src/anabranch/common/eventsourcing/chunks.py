@@ -8,7 +8,7 @@ the same, so the same history must always produce the same bytes.
 from collections.abc import Callable
 
 from anabranch.common.errors import CorruptEvent, ObjectNotFound, WrongExpectedSequence
-from anabranch.common.eventsourcing.message import KIND_CHUNK
+from anabranch.common.eventsourcing.message import KIND_CHUNK, counted
 from anabranch.common.eventsourcing.ports import EventStore, NewMessage
 from anabranch.common.runtime.ids import IdSource
 
@@ -52,7 +52,7 @@ class HistoryChunks:
 
     async def read(self, subject: str) -> bytes:
         """The chunk, its checksum verified. Raises ObjectNotFound, CorruptEvent."""
-        messages = await self._store.load(subject)
+        messages = list(counted(await self._store.load(subject)))
         if not messages:
             raise ObjectNotFound("no such history chunk", subject=subject)
         if len(messages) != 1 or messages[0].kind != KIND_CHUNK:

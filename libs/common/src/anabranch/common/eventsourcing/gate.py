@@ -20,6 +20,9 @@ These rules keep a controller with an outdated state from doing harm:
 - A record can be written twice, because joining checks the gate alone. An ended membership stays
   ended even if a join follows. After joining, a child therefore checks whether its record had ended
   before.
+- A join counts only if the gate is open at its place in the shard. A cluster of servers may store
+  a join behind a closing although its condition forbids it (ADR 13). The closing process may not
+  have listed it, so the first process that meets such a record ends it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,11 +42,13 @@ from anabranch.common.errors import (
     StaleRequest,
     WrongExpectedSequence,
 )
-from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS
+from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, is_void
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore, Gate, NewMessage
 from anabranch.common.runtime.ids import IdSource
 
 ATTEMPTS_MAX = 8
+JOINS_COUNT_MAX = 8
+"""Joins of one record that are told apart; each attempt of a creation writes at most one."""
 SCHEMA_NUMBER = 1
 
 
@@ -85,6 +90,9 @@ class GateState:
     parent_revision: int = 0
 
 
+_UNWRITTEN = GateState()
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A membership record as of `sequence` (0: never written)."""
@@ -93,6 +101,8 @@ class Membership:
     revision: int = 0
     has_joined: bool = False
     has_left: bool = False
+    joins: tuple[int, ...] = ()
+    """The sequences of its joins, of which one is usual."""
 
     @property
     def is_member(self) -> bool:
@@ -137,10 +147,12 @@ def decide_join(gate: GateState, member: Membership) -> MemberJoined | None:
     return MemberJoined()
 
 
-def gate_after(messages: Iterable[EventMessage]) -> GateState:
-    """The gate after its messages. Raises CorruptEvent, FormatTooNew."""
-    gate = GateState()
+def gate_after(messages: Iterable[EventMessage], gate: GateState = _UNWRITTEN) -> GateState:
+    """`gate` after further messages. Raises CorruptEvent, FormatTooNew."""
     for message in messages:
+        if is_void(message, gate.revision):
+            gate = replace(gate, sequence=message.sequence)
+            continue
         for event in _events_of(message):
             if not isinstance(event, ClosedByParent | OpenedForChild):
                 raise _misplaced(message)
@@ -159,14 +171,26 @@ def membership_after(member: Membership, message: EventMessage) -> Membership:
         if not isinstance(event, MemberJoined | MemberLeft):
             raise _misplaced(message)
         has_left = isinstance(event, MemberLeft)
+        joins = member.joins if has_left else (*member.joins, message.sequence)
         member = replace(
             member,
             sequence=message.sequence,
             revision=max(member.revision, message.revision),
             has_joined=member.has_joined or not has_left,
             has_left=member.has_left or has_left,
+            joins=joins[:JOINS_COUNT_MAX],
         )
     return member
+
+
+def joined_openly(member: Membership, gate: Sequence[EventMessage]) -> bool:
+    """Whether the gate, with all its messages, was open at the place of one of the joins.
+
+    Raises CorruptEvent, FormatTooNew.
+    """
+    return any(
+        gate_after(one for one in gate if one.sequence < place).is_open for place in member.joins
+    )
 
 
 class Gates:
@@ -221,7 +245,7 @@ class Gates:
     async def join(self, gate: str, member: str) -> None:
         """Record the member; idempotent. Raises GateClosed, MembershipEnded, Busy."""
         for _ in range(ATTEMPTS_MAX):
-            record = await self.membership(member)
+            record = await self._settled(gate, member)
             state = await self.read(gate)
             event = decide_join(state, record)
             if event is None:
@@ -248,13 +272,13 @@ class Gates:
                 continue
         raise _busy(member)
 
-    async def forgo(self, member: str) -> Membership:
+    async def forgo(self, gate: str, member: str) -> Membership:
         """End a membership that never began; one that has begun stays. Returns the record.
 
         Afterwards no process can join with this record, unless it has joined before. Raises Busy.
         """
         for _ in range(ATTEMPTS_MAX):
-            record = await self.membership(member)
+            record = await self._settled(gate, member)
             if record.sequence:
                 return record
             try:
@@ -262,6 +286,14 @@ class Gates:
             except WrongExpectedSequence:
                 continue
         raise _busy(member)
+
+    async def _settled(self, gate: str, member: str) -> Membership:
+        """The record at its head; a join behind a closed gate is ended first. Raises Busy."""
+        record = await self.membership(member)
+        if record.is_member and not joined_openly(record, await self._store.load(gate)):
+            await self.leave(member)
+            return await self.membership(member)
+        return record
 
     async def membership(self, member: str) -> Membership:
         """The record at its head. Raises CorruptEvent."""

@@ -16,7 +16,7 @@ a golden file.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crc32c import crc32c
 
@@ -123,15 +123,33 @@ def check_batch(appends: Sequence[Append]) -> None:
 
 def start_sequence(last: EventMessage) -> int:
     """The sequence at which loading starts, given the subject's last message: its last snapshot,
-    if any."""
+    if any. A last message that is a snapshot must count."""
     return last.sequence if last.kind == KIND_SNAPSHOT else last.snapshot_sequence
+
+
+def is_void(message: EventMessage, revision: int) -> bool:
+    """Whether the message does not count on its subject, behind one of that revision.
+
+    Its writer decided on an older state, and the store did not refuse it. The revision names the
+    state exactly, because of all messages with one revision only the first counts.
+    """
+    return message.revision <= revision and message.kind != KIND_DAMAGED
+
+
+def counted(messages: Iterable[EventMessage]) -> Iterator[EventMessage]:
+    """The messages of one subject, oldest first, without the void ones."""
+    revision = 0
+    for message in messages:
+        if not is_void(message, revision):
+            revision = max(revision, message.revision)
+            yield message
 
 
 def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
     """Check that `messages` (one subject, oldest first) are complete. Raises CorruptEvent.
 
     `from_start`: they begin with the aggregate's first message or with a snapshot. A snapshot
-    includes everything before it, so it may follow a gap.
+    includes everything before it, so it may follow a gap. Void messages are no part of the chain.
     """
     if from_start and messages:
         first = messages[0]
@@ -145,7 +163,7 @@ def check_chain(messages: Sequence[EventMessage], *, from_start: bool) -> None:
                     subject=first.subject,
                     snapshot_sequence=named,
                 )
-    for before, after in itertools.pairwise(messages):
+    for before, after in itertools.pairwise(counted(messages)):
         follows = after.revision == before.revision + 1
         if not follows and not (after.kind == KIND_SNAPSHOT and after.revision > before.revision):
             raise _gap(after, expected=before.revision + 1)

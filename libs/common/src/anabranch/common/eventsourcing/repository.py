@@ -29,7 +29,12 @@ from anabranch.common.errors import (
     WrongExpectedSequence,
 )
 from anabranch.common.eventsourcing.aggregate import Aggregate
-from anabranch.common.eventsourcing.message import KIND_DAMAGED, KIND_EVENTS, KIND_SNAPSHOT
+from anabranch.common.eventsourcing.message import (
+    KIND_DAMAGED,
+    KIND_EVENTS,
+    KIND_SNAPSHOT,
+    is_void,
+)
 from anabranch.common.eventsourcing.ports import Append, EventMessage, EventStore, Gate, NewMessage
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.ids import IdSource
@@ -139,7 +144,18 @@ class Repository(Generic[S, E]):
         self._seen[shard] = max(self._seen[shard], loaded.sequence)
 
     def fold(self, loaded: Loaded[S], message: EventMessage) -> Loaded[S]:
-        """`loaded` after one more message. Raises CorruptEvent, FormatTooNew."""
+        """`loaded` after one more message. Raises CorruptEvent, FormatTooNew.
+
+        A void message changes nothing, but the next message is appended behind it.
+        """
+        if is_void(message, loaded.revision):
+            _log.warning(
+                "stepped over a message that lost to an earlier one of its revision",
+                subject=message.subject,
+                sequence=message.sequence,
+                revision=message.revision,
+            )
+            return replace(loaded, sequence=message.sequence)
         if message.kind == KIND_SNAPSHOT:
             follows = message.revision > loaded.revision
         else:

@@ -10,6 +10,7 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RawStreamMsg, StorageType, StreamConfig
 
+from anabranch.common.adapters.jetstream_streams import ensure_stream
 from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts import subjects
 from anabranch.controller.domain.parking import (
@@ -26,24 +27,21 @@ DELETE_FAILED_CODE = 10057
 """The server's code for several failures, among them the deletion of a missing message."""
 
 
-async def create_parked_stream(client: Client) -> None:
-    """Create the stream if it is absent. Raises Unavailable."""
-    js = client.jetstream(timeout=CALL_S_MAX)
-    with as_unavailable("create the stream", stream=subjects.PARKED_STREAM):
-        try:
-            await js.stream_info(subjects.PARKED_STREAM)
-        except nats.js.errors.NotFoundError:
-            await js.add_stream(
-                StreamConfig(
-                    name=subjects.PARKED_STREAM,
-                    subjects=[subjects.PARKED_SUBJECTS],
-                    storage=StorageType.FILE,
-                    max_msgs_per_subject=1,
-                    max_msgs=PARKED_COUNT_MAX,
-                    discard=DiscardPolicy.NEW,
-                    allow_direct=False,
-                )
-            )
+async def create_parked_stream(client: Client, replicas: int = 1) -> tuple[str, ...]:
+    """Ensure the stream; return the names of its servers. Raises Unavailable."""
+    return await ensure_stream(
+        client,
+        StreamConfig(
+            name=subjects.PARKED_STREAM,
+            subjects=[subjects.PARKED_SUBJECTS],
+            storage=StorageType.FILE,
+            num_replicas=replicas,
+            max_msgs_per_subject=1,
+            max_msgs=PARKED_COUNT_MAX,
+            discard=DiscardPolicy.NEW,
+            allow_direct=False,
+        ),
+    )
 
 
 class JetStreamParkedCommands:

@@ -98,7 +98,8 @@ class TransactionMirror:
         if kind_of_subject(message.subject) != GATES:
             return
         try:
-            self._gates[message.subject] = gate_after([message])
+            known = self._gates.get(message.subject) or _OPEN_GATE
+            self._gates[message.subject] = gate_after([message], known)
         except Corrupt:
             self._gates[message.subject] = None
 

@@ -29,7 +29,8 @@ async def joins_scope(
     """
     if await _joins(context, scope, incarnation, member):
         return True
-    return (await context.gates.forgo(member)).is_member
+    gate = scope_gate(scope, incarnation)
+    return (await context.gates.forgo(gate, member)).is_member
 
 
 async def _joins(context: WorkContext, name: ScopeName, incarnation: int, member: str) -> bool:

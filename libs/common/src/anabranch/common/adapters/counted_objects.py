@@ -1,0 +1,50 @@
+"""Which of the messages in a key-value bucket count, judged in the order of the stream. Pure.
+
+Each write names the key's last revision before it. It counts if that is true at its place: if the
+message before it on its key has this revision. A cluster of NATS servers checks the same when it
+proposes a message, and not when it stores it. If it stores a message whose condition does not hold
+there, the message is *void*: the object keeps its value, and the void message's place becomes its
+revision, because the next write must name that.
+
+A message without a condition, which other programs may write, counts.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.common.adapters.jetstream_conditions import EXPECTED_SEQUENCE_HEADER
+from anabranch.common.eventsourcing.ports import StoredObject
+
+OPERATION_HEADER = "KV-Operation"
+
+
+class CountedObjects:
+    """The objects of a bucket after the messages that it was given, oldest first.
+
+    The first message of a key counts: what it replaced may no longer be stored.
+    """
+
+    def __init__(self) -> None:
+        self._objects: dict[str, StoredObject] = {}
+
+    def take(self, found: StoredObject, headers: Mapping[str, str]) -> StoredObject | None:
+        """The object after one more message, which would make it `found`.
+
+        None if the message was taken before.
+        """
+        known = self._objects.get(found.key)
+        if known is not None and known.revision >= found.revision:
+            return None
+        expected = headers.get(EXPECTED_SEQUENCE_HEADER)
+        if known is not None and expected is not None and expected != str(known.revision):
+            found = StoredObject(found.key, known.value, found.revision, known.stored_ms)
+        self._objects[found.key] = found
+        return found
+
+    def present(self) -> Sequence[StoredObject]:
+        """The objects that have a value, sorted by key."""
+        return sorted((one for one in self._objects.values() if one.value), key=lambda o: o.key)
+
+
+def value_of(headers: Mapping[str, str], data: bytes) -> bytes:
+    """The value that a message stores; none if it deletes the key."""
+    return b"" if headers.get(OPERATION_HEADER) in ("DEL", "PURGE") else data

@@ -1,0 +1,59 @@
+"""What the cluster of three NATS servers promises to the tests that stand on it."""
+
+import json
+from urllib.request import urlopen
+
+from nats.aio.client import Client
+
+from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.runtime.nats_target import nats_target
+from kit.infra.nats_cluster import NatsCluster
+
+STREAM, SUBJECT = "kept", "kept.a"
+
+
+async def stored(client: Client) -> list[bytes | None]:
+    jetstream = client.jetstream()
+    count = (await jetstream.stream_info(STREAM)).state.messages
+    return [(await jetstream.get_msg(STREAM, n)).data for n in range(1, count + 1)]
+
+
+def test_each_server_syncs_every_write_under_a_name_of_its_own(three_nats: NatsCluster) -> None:
+    names = set()
+    for server in three_nats.servers:
+        with urlopen(f"{server.monitor_url}/varz", timeout=5) as answer:
+            told = json.load(answer)
+        assert told["jetstream"]["config"]["sync_always"] is True
+        names.add(told["server_name"])
+
+    assert names == {server.name for server in three_nats.servers}
+    assert three_nats.wait_for_leader() in names
+
+
+async def test_messages_outlive_a_server_that_is_killed_and_wiped(three_nats: NatsCluster) -> None:
+    client = await connect_nats(nats_target(three_nats.url), "test")
+    try:
+        await client.jetstream().add_stream(name=STREAM, subjects=[SUBJECT], num_replicas=3)
+        await client.jetstream().publish(SUBJECT, b"1")
+        follower = next(
+            each for each in three_nats.servers if each.name != three_nats.wait_for_leader()
+        )
+        follower.kill()
+        follower.wipe()
+        three_nats.restore()
+
+        assert await stored(client) == [b"1"]
+    finally:
+        await close_nats(client)
+
+
+def test_a_paused_server_tells_no_leader_until_it_is_resumed(three_nats: NatsCluster) -> None:
+    follower = next(
+        each for each in three_nats.servers if each.name != three_nats.wait_for_leader()
+    )
+    follower.pause()
+    try:
+        assert not follower.meta_group()
+    finally:
+        follower.resume()
+    three_nats.wait_for_leader()
