@@ -18,6 +18,7 @@ from pathlib import Path
 from anabranch.cli.perf.load.appends import take
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.supervisor import States
 from anabranch.client import Client, EventWriter, ReaderSettings, TableSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
@@ -204,16 +205,21 @@ class Anabranch:
         self._client: Client | None = None
         self.part_names: list[str] = []
         """The services and the NATS servers of the cluster."""
+        self.states: States = {}
+        """The supervisor's view of all parts."""
 
     @asynccontextmanager
     async def run(self, directory: Path) -> AsyncIterator[None]:
         settings = replace(self._up, data_dir=directory / "cluster")
-        async with embedded_cluster(settings, parts=self._parts) as cluster:
+        async with embedded_cluster(settings, watch=self._watch, parts=self._parts) as cluster:
             await cluster.wait_ready()
             async with connect(cluster.nats, name="bench") as client:
                 await client.scopes.create(SCOPE)
                 self._cluster, self._client = cluster, client
                 yield
+
+    def _watch(self, states: States) -> None:
+        self.states = dict(states)
 
     def _parts(self, plan: ClusterPlan) -> list[PartSpec]:
         parts = [
@@ -230,16 +236,20 @@ class Anabranch:
         return [pid for part in self.part_names for pid in self.pids_of(part)]
 
     @property
+    def embedded(self) -> EmbeddedCluster:
+        """The cluster while it runs."""
+        assert self._cluster is not None, "the cluster does not run"
+        return self._cluster
+
+    @property
     def endpoints_file(self) -> Path:
         """What clients connect by."""
-        assert self._cluster is not None, "the cluster does not run"
-        return self._cluster.endpoints_file
+        return self.embedded.endpoints_file
 
     @property
     def data_dir(self) -> Path:
         """Where the cluster's parts keep their data."""
-        assert self._cluster is not None, "the cluster does not run"
-        return self._cluster.data_dir
+        return self.embedded.data_dir
 
     @property
     def client(self) -> Client:
@@ -249,8 +259,7 @@ class Anabranch:
 
     def pids_of(self, part: str) -> list[int]:
         """The processes of one part."""
-        assert self._cluster is not None, "the cluster does not run"
-        return self._cluster.pids(part)
+        return self.embedded.pids(part)
 
     def signal(self, part: str, how: signal.Signals) -> None:
         """Send a signal to the processes of one part, which are started again if they end."""
@@ -272,10 +281,9 @@ class Anabranch:
         case: Case,  # noqa: ARG002
         segments: int = 1,
     ) -> AsyncIterator[AnabranchStream]:
-        assert self._cluster is not None, "the cluster does not run"
         async with self.named_stream(segments) as name, self.client.writer(name) as writer:
             flushes = not NOT_FLUSHING.items() <= self._environment.items()
-            yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
+            yield AnabranchStream(self.client, name, writer, self.embedded, flushes=flushes)
 
     @asynccontextmanager
     async def table(self, settings: TableSettings | None = None) -> AsyncIterator[AnabranchTable]:

@@ -4,6 +4,7 @@ The stream is as the log of a container: on file storage, with a number of repli
 no expected place, no chain and no checksum, and there is no store between the publisher and NATS.
 """
 
+import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import AsyncIterator
@@ -11,13 +12,14 @@ from contextlib import asynccontextmanager
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import PubAck, StorageType, StreamConfig
+from nats.js.api import PubAck, StorageType, StreamConfig, StreamInfo
 
 from anabranch.common.contracts.subjects import log_stream
 
 STREAM = "BARE"
 SUBJECT = "bare.messages"
 TIMEOUT_S = 60.0
+GROWTH_S = 0.3
 LOGS = log_stream("")
 """How the names of all logs' streams begin."""
 
@@ -59,11 +61,29 @@ async def bare_stream(client: Client, replicas: int, window: int) -> AsyncIterat
         await context.delete_stream(STREAM)
 
 
+async def leader_of_growing_log(client: Client, seconds: float = GROWTH_S) -> str:
+    """The name of the server that leads the log to which most messages come meanwhile."""
+    before = await _logs(client)
+    await asyncio.sleep(seconds)
+    after = await _logs(client)
+    grown = {name: info.state.last_seq - before[name].state.last_seq
+             for name, info in after.items() if name in before}  # fmt: skip
+    cluster = after[max(grown, key=grown.__getitem__)].cluster
+    assert cluster is not None, "the log is on one server"
+    assert cluster.leader is not None, "the log has no leader"
+    return cluster.leader
+
+
+async def _logs(client: Client) -> dict[str, StreamInfo]:
+    found = await client.jetstream(timeout=TIMEOUT_S).streams_info()
+    return {
+        info.config.name: info
+        for info in found
+        if info.config.name is not None and info.config.name.startswith(LOGS)
+    }
+
+
 async def stored_in_logs(client: Client) -> tuple[int, int]:
     """The messages, and their bytes, in all logs of the cluster. Purged ones do not count."""
-    messages = size = 0
-    for info in await client.jetstream(timeout=TIMEOUT_S).streams_info():
-        if (info.config.name or "").startswith(LOGS):
-            messages += info.state.messages
-            size += info.state.bytes
-    return messages, size
+    logs = (await _logs(client)).values()
+    return sum(log.state.messages for log in logs), sum(log.state.bytes for log in logs)

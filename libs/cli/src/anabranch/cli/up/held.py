@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from anabranch.cli.up.parts import PartSpec
+from anabranch.cli.up.cluster import EmbeddedCluster
+from anabranch.cli.up.directory import numbered
+from anabranch.cli.up.parts import SEGSTORE, PartSpec
 
 _WAIT = 'while [ -e "$0" ]; do sleep 0.05; done; exec "$@"'
 
@@ -47,3 +49,10 @@ class HeldParts:
 
     def _file(self, name: str) -> str:
         return str(self._folder / f"{name}.hold")
+
+
+def store_at(cluster: EmbeddedCluster, endpoint: str) -> str:
+    """The name of the store that clients reach at ``host:port``."""
+    endpoints = cluster.endpoints["segstores"]
+    assert isinstance(endpoints, list)
+    return numbered(SEGSTORE, len(endpoints))[endpoints.index(endpoint)]
