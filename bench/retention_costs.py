@@ -37,6 +37,7 @@ from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.container.circumstances import Given, InTierTwo
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.lease import NO_LEASE, NoSession
 from anabranch.segstore.shell.container.metrics import uncounted
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
@@ -146,8 +147,9 @@ async def _opened(storage: ChunkStorage) -> _Parts:
         metrics=uncounted(),
         tracing=None,
         residency=ResidencyLimits(),
+        session=NoSession(),
     )
-    container = Container(0, 1, tier_two, around)
+    container = Container(0, 1, tier_two, around, NO_LEASE)
     frames = MemoryFrames("bench")
     frames.logs[0] = LOG_ID
     log = MemoryLog(frames, _soon)

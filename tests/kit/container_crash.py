@@ -42,6 +42,7 @@ from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.invariants import check_state
 from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.lease import NO_LEASE
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.container.reader import (
     Found,
@@ -164,7 +165,7 @@ class CrashingContainer:
             time.call_later,
             residency=self._residency,
         )
-        container = self._container_type(0, self._epoch, self._tier_two, around)
+        container = self._container_type(0, self._epoch, self._tier_two, around, NO_LEASE)
         log = run_at_once(self._journal.open_log(0, log_id, self._epoch, container))
         replay = Replay(container, self._tier_two)
         for frame in replayed_frames(log, self._tier_two.applied_sequence):

@@ -37,6 +37,7 @@ from anabranch.segstore.domain.container.circumstances import Given
 from anabranch.segstore.domain.container.decide import Known
 from anabranch.segstore.ports import StoredCatalog
 from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.lease import NO_LEASE
 from anabranch.segstore.shell.container.metrics import uncounted
 from anabranch.segstore.shell.container.replay import Replay
 from anabranch.segstore.shell.container.sessions import AppendSession
@@ -146,7 +147,7 @@ class ContainerDriver:
             tracing=self._tracing,
             residency=self.residency,
         )
-        self.container = self._container_type(0, self._epoch, stored, around)
+        self.container = self._container_type(0, self._epoch, stored, around, NO_LEASE)
         view = run_at_once(self.log.open_log(0, LOG_ID, self._epoch, self.container))
         replay = Replay(self.container, stored)
         for frame in replayed_frames(view, stored.applied_sequence):

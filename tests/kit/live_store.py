@@ -20,13 +20,15 @@ from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.server.nats_door import PacketDesk
 from anabranch.segstore.server.tcp import Served, TcpLimits, TcpServer
+from anabranch.segstore.shell.container.lease import Session
 from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import CatchUp
 from anabranch.segstore.shell.memory.outgoing import SIZE_BYTES_MAX, Outgoing
 from anabranch.segstore.shell.memory.read_ahead import ReadAhead
 from anabranch.segstore.shell.node.assignments import Assignments
-from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.node.opening import Tiers
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
@@ -83,6 +85,7 @@ async def live_store(
     throttle_limits: ThrottleLimits | None = None,
     unsent_max: int = SIZE_BYTES_MAX,
     clock: Clock | None = None,
+    session: Session | None = None,
 ) -> AsyncIterator[LiveStore]:
     """Open everything that is assigned to the world's node and serve until the block ends."""
     clock, changed = clock or SystemClock(), asyncio.Event()
@@ -91,7 +94,7 @@ async def live_store(
     catch_up = CatchUp(ReadAhead(cache, clock, call_later), outgoing=Outgoing(unsent_max))
     store = a_store(world.containers, catch_up, on_changed=changed.set)
     throttle = a_throttle(throttle_limits)
-    around = surroundings(clock, cache, throttle, call_later)
+    around = surroundings(clock, cache, throttle, call_later, session=session)
     placements = Placements(world.placements, world.node)
     log, ids = _log_of(world)
     tiers = Tiers(log, OpenContainerTierTwo(world.storage, ids, clock), placements, ids)

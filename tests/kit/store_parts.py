@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.shell.container.lease import NoSession, Session
 from anabranch.segstore.shell.container.metrics import StoreMetrics, uncounted
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.container.surroundings import Surroundings
@@ -47,6 +48,7 @@ def surroundings(
     metrics: StoreMetrics | None = None,
     tracing: StoreTracing | None = None,
     residency: ResidencyLimits | None = None,
+    session: Session | None = None,
 ) -> Surroundings:
     """What the containers of a test share; nothing is counted and nothing traced."""
     return Surroundings(
@@ -58,4 +60,5 @@ def surroundings(
         metrics=metrics or uncounted(),
         tracing=tracing,
         residency=residency or ResidencyLimits(),
+        session=session or NoSession(),
     )

@@ -48,7 +48,8 @@ from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import CatchUp, new_catch_up
 from anabranch.segstore.shell.memory.granule import Bytes
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
-from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.node.opening import Tiers
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.tables.parts import TableParts
 from anabranch.segstore.shell.tiering.flusher import FlushLimits

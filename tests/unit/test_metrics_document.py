@@ -50,6 +50,7 @@ def of_the_store(metrics: Metrics) -> None:
         granules=dict,
         dead=none,
     )
+    store.watch_lease(lambda: True)
     store.watch_journal(live_size=none, outstanding_s=none, ratios=dict, refused=Counter())
 
 

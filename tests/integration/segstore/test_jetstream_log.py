@@ -32,7 +32,11 @@ async def cluster(nats_server: NatsServer) -> AsyncIterator[Cluster]:
 
 
 def settings(server: NatsServer) -> dict[str, str]:
-    return {"JOURNAL": "jetstream", "NATS_MONITOR_URLS": server.monitor_url}
+    return {
+        "JOURNAL": "jetstream",
+        "NATS_MONITOR_URLS": server.monitor_url,
+        "TIER2_LOSS": "accepted",
+    }
 
 
 async def write(client: WireClient, first: int, count: int, size: int) -> bytes:

@@ -6,14 +6,17 @@ before something is asked, ``["ack", kind, name]`` after it was acknowledged.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 SCOPE = "loss"
 EVENTS, TRANSACTIONS = f"{SCOPE}/events", f"{SCOPE}/transactions"
+TABLE = f"{SCOPE}/table"
 EVENTS_PER_TRANSACTION = 5
+FAMILIES = 3
+"""Primary keys of the table; an update of the table changes both entries of one of them."""
 KEYS = 3
 
 
@@ -21,6 +24,7 @@ class Kind(StrEnum):
     STREAM = "stream"
     EVENT = "event"
     TRANSACTION = "transaction"
+    UPDATE = "update"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,17 @@ class Found:
     streams: frozenset[str] = frozenset()
     events: Sequence[tuple[str | None, str]] = ()
     transactions: Sequence[str] = ()
+    entries: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def key_of(event: str) -> str:
     """The routing key of an event, by its number."""
     return f"key-{int(event) % KEYS}"
+
+
+def family_of(update: str) -> str:
+    """The primary key of the entries that an update of the table changes, by its number."""
+    return f"family-{int(update) % FAMILIES}"
 
 
 def violations(ledger: Ledger, found: Found) -> list[str]:
@@ -89,6 +99,22 @@ def violations(ledger: Ledger, found: Found) -> list[str]:
     for name, count in parts.items():
         if count != EVENTS_PER_TRANSACTION:
             wrong.append(f"transaction {name} has {count} of {EVENTS_PER_TRANSACTION} events")
+    return wrong + _wrong_entries(ledger, found.entries)
+
+
+def _wrong_entries(ledger: Ledger, entries: Mapping[tuple[str, str], int]) -> list[str]:
+    """An atomic update numbers both entries of a family alike; a later one has a higher number."""
+    wrong = []
+    tried = {int(name) for name in ledger.tried[Kind.UPDATE]}
+    last = {family_of(name): int(name) for name in ledger.acknowledged[Kind.UPDATE]}
+    families = last.keys() | {family for family, _ in entries}
+    for family in sorted(families):
+        left, right = entries.get((family, "left"), -1), entries.get((family, "right"), -1)
+        if left != right:
+            wrong.append(f"half an update: {family} has {left} and {right}")
+        if min(left, right) < last.get(family, -1):
+            wrong.append(f"lost update {last[family]}")
+        wrong += [f"unknown update {one}" for one in {left, right} - tried - {-1}]
     return wrong
 
 

@@ -12,14 +12,15 @@ from pathlib import Path
 
 from anabranch.cli.up.directory import NATS_CREDENTIALS
 from anabranch.cli.up.ports import choose_port
-from anabranch.client import Client, connect
-from anabranch.common.errors import AnabranchError, NotFound
+from anabranch.client import Client, TextSerializer, connect
+from anabranch.common.errors import AnabranchError, NotFound, TableNotFound
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import system_rng
 from kit.powerloss.disk import PoweredDisk, powered_disk
 from kit.powerloss.ledger import (
     EVENTS,
     SCOPE,
+    TABLE,
     TRANSACTIONS,
     Found,
     Kind,
@@ -172,11 +173,20 @@ async def _find(client: Client) -> Found:
             async with client.batch.read_range(segment_range) as reader:
                 async for batch in reader:
                     transactions += [payload.decode() for payload in batch.payloads]
-    return Found(streams, events, transactions)
+    return Found(streams, events, transactions, await _entries(client))
+
+
+async def _entries(client: Client) -> dict[tuple[str, str], int]:
+    """The entries of the table; none if it was not created."""
+    keys = (TextSerializer(), TextSerializer())
+    with suppress(TableNotFound):
+        async with client.table(TABLE, key=keys) as table:
+            return {entry.key: int(entry.value) async for entry in table.entries()}
+    return {}
 
 
 async def _work_on(client: Client) -> None:
-    """New work is done as if nothing had been: a stream, an event, a transaction."""
+    """New work is done as if nothing had been: a stream, an event, a transaction, an entry."""
     with suppress(AnabranchError):
         await client.scopes.create("after")
     await client.streams.create("after/loss")
@@ -185,6 +195,9 @@ async def _work_on(client: Client) -> None:
         await writer.flush()
         async with writer.transaction() as transaction:
             transaction.write(b"in a transaction", "key")
+    await client.tables.create("after/table")
+    async with client.table("after/table") as table:
+        await table.insert(b"key", b"value")
 
 
 def _endpoints(disk: PoweredDisk) -> Path:

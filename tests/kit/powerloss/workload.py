@@ -1,7 +1,7 @@
 """``python -m kit.powerloss.workload``: ask for things from before the cluster is up until killed.
 
-Three tasks: one creates streams, one writes events, one commits transactions. Each notes what it
-asks before, and what was acknowledged after.
+Four tasks: one creates streams, one writes events, one commits transactions, one updates a table.
+Each notes what it asks before, and what was acknowledged after.
 """
 
 import argparse
@@ -14,16 +14,18 @@ from pathlib import Path
 
 import structlog
 
-from anabranch.client import Client, connect
-from anabranch.common.errors import AnabranchError, ScopeExists, StreamExists
+from anabranch.client import Client, Put, TableConfig, TextSerializer, connect
+from anabranch.common.errors import AnabranchError, ScopeExists, StreamExists, TableExists
 from anabranch.common.runtime.clock import SystemClock
 from kit.powerloss.ledger import (
     EVENTS,
     EVENTS_PER_TRANSACTION,
     SCOPE,
+    TABLE,
     TRANSACTIONS,
     Kind,
     LedgerWriter,
+    family_of,
     key_of,
 )
 
@@ -41,6 +43,7 @@ class Asking:
     batches: Iterator[int] = field(default_factory=count)
     events: Iterator[int] = field(default_factory=count)
     transactions: Iterator[int] = field(default_factory=count)
+    updates: Iterator[int] = field(default_factory=count)
 
     async def create_stream(self, client: Client, name: str, segments: int = 1) -> None:
         """One that is there was created by a request whose answer did not come."""
@@ -81,6 +84,17 @@ async def commit_transactions(client: Client, asking: Asking) -> None:
             asking.ledger.acknowledged(Kind.TRANSACTION, str(number))
 
 
+async def update_table(client: Client, asking: Asking) -> None:
+    """Atomic batches, one after the other: each writes its number into both entries of a family."""
+    async with client.table(TABLE, key=(TextSerializer(), TextSerializer())) as table:
+        for number in asking.updates:
+            name = str(number)
+            family = family_of(name)
+            asking.ledger.tried(Kind.UPDATE, name)
+            await table.update([Put((family, side), name.encode()) for side in ("left", "right")])
+            asking.ledger.acknowledged(Kind.UPDATE, name)
+
+
 async def run(nats: str, ledger: LedgerWriter) -> None:
     """All of it. Errors of a cluster that is not up yet are waited for."""
     asking = Asking(ledger)
@@ -91,10 +105,13 @@ async def run(nats: str, ledger: LedgerWriter) -> None:
                     await client.scopes.create(SCOPE)
                 for name in (EVENTS, TRANSACTIONS):
                     await asking.create_stream(client, name, segments=2)
+                with suppress(TableExists):
+                    await client.tables.create(TABLE, TableConfig(secondary_key_size=None))
                 async with asyncio.TaskGroup() as group:
                     group.create_task(create_streams(client, asking))
                     group.create_task(write_events(client, asking))
                     group.create_task(commit_transactions(client, asking))
+                    group.create_task(update_table(client, asking))
         except (AnabranchError, OSError, ExceptionGroup):
             await SystemClock().sleep(RETRY_S)
 

@@ -17,16 +17,23 @@ from kit.powerloss.ledger import (
 
 WHOLE = [f"0:{index}" for index in range(EVENTS_PER_TRANSACTION)]
 EVENTS = [(key_of(str(number)), str(number)) for number in range(4)]
-ALL = Found(frozenset({"loss/a"}), EVENTS, WHOLE)
+ENTRIES = {("family-0", "left"): 3, ("family-0", "right"): 3}
+ALL = Found(frozenset({"loss/a"}), EVENTS, WHOLE, ENTRIES)
+
+
+def both(number: int) -> dict[tuple[str, str], int]:
+    """Both entries of the family with this number."""
+    return {("family-0", "left"): number, ("family-0", "right"): number}
 
 
 def ledger_of(path: Path) -> None:
-    """Acknowledged: a stream, three events, a transaction; tried: one more of each."""
+    """Acknowledged: a stream, three events, a transaction, two updates; tried: one more of each."""
     ledger = LedgerWriter(path)
     for kind, names, more in (
         (Kind.STREAM, ["loss/a"], "loss/b"),
         (Kind.EVENT, ["0", "1", "2"], "3"),
         (Kind.TRANSACTION, ["0"], "1"),
+        (Kind.UPDATE, ["0", "3"], "6"),
     ):
         ledger.tried(kind, *names, more)
         ledger.acknowledged(kind, *names)
@@ -47,6 +54,14 @@ def ledger_of(path: Path) -> None:
         (replace(ALL, transactions=[]), ["lost transaction 0"]),
         (replace(ALL, transactions=WHOLE[1:]), ["transaction 0 has 4 of 5 events"]),
         (replace(ALL, transactions=[*WHOLE, "1:0"]), ["transaction 1 has 1 of 5 events"]),
+        (replace(ALL, entries=both(6)), []),
+        (replace(ALL, entries=both(0)), ["lost update 3"]),
+        (replace(ALL, entries={}), ["lost update 3"]),
+        (
+            replace(ALL, entries={**both(6), ("family-0", "left"): 3}),
+            ["half an update: family-0 has 3 and 6"],
+        ),
+        (replace(ALL, entries=both(9)), ["unknown update 9"]),
     ],
 )
 def test_a_broken_promise_is_found(tmp_path: Path, found: Found, wrong: list[str]) -> None:

@@ -1,8 +1,10 @@
 """Which containers have a keeper, whatever their placements went through."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import cast
 
+from anabranch.common.errors import AnabranchError, WrongHost
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import SystemClock
@@ -12,16 +14,20 @@ from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node.assignments import Assignments
 from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
 from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.store import OpenContainer, Store
 from kit.container_driver import ManualTime
 from kit.live_store import NODE
 from kit.rng import seeded
 from kit.store_parts import a_store
+
+MINE, ELSEWHERE = Placement(0, (NODE,)), Placement(0, ("other",))
 
 
 class SlowKeeper:
     """Takes a moment to end when it is cancelled; `at_work` counts those that have not ended."""
 
     gave_up_epoch = 0
+    releasing = False
     started = 0
     at_work = 0
 
@@ -34,35 +40,111 @@ class SlowKeeper:
         kind.at_work += 1
         assert kind.at_work == 1
         try:
-            await asyncio.Event().wait()
+            await self.work()
         finally:
             await asyncio.sleep(0)
             kind.at_work -= 1
+
+    async def work(self) -> None:
+        await asyncio.Event().wait()
+
+
+def a_store_of_one() -> Store:
+    return a_store(1, new_catch_up(Cache(0), SystemClock(), ManualTime().call_later))
+
+
+def assignments_of(keeper: type[SlowKeeper], store: Store | None = None) -> Assignments:
+    objects = InMemoryObjectStore()
+    return Assignments(
+        objects=objects,
+        placements=Placements(objects, NODE),
+        store=store or a_store_of_one(),
+        clock=SystemClock(),
+        back_off_s=drawn_from(seeded(0)),
+        new_keeper=lambda _: cast("ContainerKeeper", keeper()),
+    )
+
+
+async def a_few_turns() -> None:
+    for _ in range(6):
+        await asyncio.sleep(0)
 
 
 async def test_a_container_that_comes_back_while_its_keeper_ends_gets_another_one() -> None:
     class Keeper(SlowKeeper):
         pass
 
-    objects = InMemoryObjectStore()
-    assignments = Assignments(
-        objects=objects,
-        placements=Placements(objects, NODE),
-        store=a_store(1, new_catch_up(Cache(0), SystemClock(), ManualTime().call_later)),
-        clock=SystemClock(),
-        back_off_s=drawn_from(seeded(0)),
-        new_keeper=lambda _: cast("ContainerKeeper", Keeper()),
-    )
-    mine, elsewhere = Placement(0, (NODE,)), Placement(0, ("other",))
+    assignments = assignments_of(Keeper)
     async with asyncio.TaskGroup() as group:
-        assignments.consider(mine, group)
+        assignments.consider(MINE, group)
         await asyncio.sleep(0)
         # when it is moved away and back before the keeper has ended
-        assignments.consider(elsewhere, group)
-        assignments.consider(mine, group)
-        for _ in range(6):
-            await asyncio.sleep(0)
+        assignments.consider(ELSEWHERE, group)
+        assignments.consider(MINE, group)
+        await a_few_turns()
         # then a second one is at work
         assert (Keeper.started, Keeper.at_work) == (2, 1)
-        assignments.consider(elsewhere, group)
+        assignments.consider(ELSEWHERE, group)
     assert Keeper.at_work == 0
+
+
+async def test_a_container_that_was_given_up_here_is_opened_when_it_comes_back() -> None:
+    class Keeper(SlowKeeper):
+        async def work(self) -> None:
+            self.gave_up_epoch = 3
+
+    given_up = Placement(0, (NODE,), container_epoch=3)
+    assignments = assignments_of(Keeper)
+    async with asyncio.TaskGroup() as group:
+        assignments.consider(given_up, group)
+        await a_few_turns()
+        assignments.consider(given_up, group)
+        await a_few_turns()
+        assert Keeper.started == 1, "a late update of the watch changes nothing"
+        assignments.consider(ELSEWHERE, group)
+        assignments.consider(given_up, group)
+        await a_few_turns()
+        assert Keeper.started == 2
+
+
+async def test_a_container_that_was_placed_elsewhere_ends_before_its_keeper_does() -> None:
+    class Keeper(SlowKeeper):
+        pass
+
+    ends: list[AnabranchError] = []
+    store = a_store_of_one()
+    container = SimpleNamespace(container=0, fail=ends.append)
+    store.opened(cast("OpenContainer", SimpleNamespace(container=container)))
+    assignments = assignments_of(Keeper, store)
+    async with asyncio.TaskGroup() as group:
+        assignments.consider(MINE, group)
+        await asyncio.sleep(0)
+        assignments.consider(ELSEWHERE, group)
+        assert [type(error) for error in ends] == [WrongHost]
+        assert Keeper.at_work == 1
+
+
+async def test_a_keeper_that_has_released_its_container_finishes_its_work() -> None:
+    done = asyncio.Event()
+
+    class Keeper(SlowKeeper):
+        releasing = True
+
+        async def work(self) -> None:
+            await done.wait()
+
+    assignments = assignments_of(Keeper)
+    async with asyncio.TaskGroup() as group:
+        assignments.consider(MINE, group)
+        await asyncio.sleep(0)
+        # the other store takes the container, and then its epoch
+        assignments.consider(ELSEWHERE, group)
+        assignments.consider(ELSEWHERE, group)
+        await a_few_turns()
+        assert Keeper.at_work == 1
+        assignments.consider(MINE, group)
+        await a_few_turns()
+        assert Keeper.started == 1, "the next one waits"
+        done.set()
+        await a_few_turns()
+        assert Keeper.started == 2

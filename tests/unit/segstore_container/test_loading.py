@@ -24,7 +24,7 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.ports import CatalogEntry
 from anabranch.segstore.shell.container import loading
 from anabranch.segstore.shell.container.replies import HELD_SIZE_BYTES
-from anabranch.segstore.shell.node.lifecycle import _load
+from anabranch.segstore.shell.node.serving import load
 from kit.container_driver import ContainerDriver
 from kit.fixed_catalog import FixedCatalog
 
@@ -210,7 +210,7 @@ def test_a_load_that_fails_refuses_and_the_next_request_tries_again(
 def test_damage_in_the_catalog_ends_the_container(case: Case) -> None:
     case.stored.failures = [CorruptManifest("damaged")]
     case.ask(ONE)
-    asyncio.run(_load(case.container))
+    asyncio.run(load(case.container))
     assert isinstance(case.container.failure, CorruptManifest)
     assert case.told == [Unavailable]
 

@@ -11,9 +11,10 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryLog
+from anabranch.segstore.shell.container.lease import NO_LEASE
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
-from anabranch.segstore.shell.node.lifecycle import Tiers, open_container
+from anabranch.segstore.shell.node.opening import Tiers, open_container
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
@@ -40,7 +41,7 @@ class Opening:
         around = surroundings(clock, self.cache, self.throttle, call_later)
         placement = Placement(0, (NODE,), container_epoch=2, log_id=LOG_ID)
         tables = table_parts(new_catch_up(self.cache, clock, call_later))
-        await open_container(placement, self._tiers, around, FlushLimits(), tables)
+        await open_container(placement, self._tiers, around, FlushLimits(), tables, lease=NO_LEASE)
 
     def check_nothing_is_held(self) -> None:
         assert (self.cache.used, self.throttle.untiered, self.throttle.pending) == (0, 0, 0)

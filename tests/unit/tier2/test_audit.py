@@ -71,6 +71,21 @@ def test_what_is_whole_is_read_and_counted() -> None:
     assert found.size_bytes == found.segment.length
 
 
+def test_the_progress_of_a_segment_follows_each_of_its_extents() -> None:
+    read: list[tuple[int, int]] = []
+    objects = written()
+
+    async def perform() -> None:
+        storage = MemoryChunkStorage()
+        storage.objects = objects
+        found = await read_catalog(storage, 0)
+        async for audit in audit_container(storage, 0, found, lambda *seen: read.append(seen)):
+            assert sum(size_bytes for _, size_bytes in read) == audit.size_bytes
+
+    asyncio.run(perform())
+    assert [events for events, _ in read] == [2, 2, 2]
+
+
 def test_parts_of_large_events_count_as_none_also_where_they_end_a_chunk() -> None:
     driver = TieredDriver()
     try:

@@ -35,6 +35,14 @@ class SegstoreSettings(NatsSettings):
     """Whether an open requires that every server of a log syncs always."""
     nats_monitor_urls: str = "http://127.0.0.1:8222"
     """The monitoring URLs of all NATS servers that store logs, separated by commas."""
+    tier2_loss: Literal["refused", "accepted"] = "refused"
+    """Whether a log that outlives this machine may have a tier 2 that is lost with it: with
+    ``journal=jetstream``, a tier 2 in a directory requires ``accepted``."""
+    rack: str = ""
+    """The failure domain of this machine, such as its rack or zone, over which the containers of a
+    dead store are spread."""
+    join_token_file: Path | None = None
+    """A file with the secret that the controllers demand of stores; empty: none."""
     journal_writer: Literal["auto", "inline", "process"] = "auto"
     """Where the journal is written and synced: in the event loop or in a child process; ``auto``
     takes the child process if the disk was slow to sync at the start."""
@@ -99,6 +107,11 @@ class SegstoreSettings(NatsSettings):
     """How long a deleted or merged segment is remembered, so that no late request recreates it."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
+
+    @field_validator("join_token_file", mode="before")
+    @classmethod
+    def _no_token_if_empty(cls, path: object) -> object:
+        return path or None
 
     @field_validator("nats_monitor_urls")
     @classmethod

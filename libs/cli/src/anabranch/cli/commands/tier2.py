@@ -6,7 +6,7 @@ They read and never write; `verify` reads everything.
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -160,17 +160,19 @@ def verify(*, container: int | None = None, place: Place = _HERE) -> int:
 
     async def perform(storage: ChunkStorage, output: Output) -> int:
         tally = _Tally()
+        numbers = await _chosen(storage, container)
         stream = sys.stderr if shows_progress(sys.stderr, NO_TERMINAL, os.environ) else None
-        with closing(TransferProgress(stream, SystemClock(), None)) as progress:
-            for number in await _chosen(storage, container):
+        total = await _total(storage, numbers) if stream is not None else None
+        with closing(TransferProgress(stream, SystemClock(), total)) as progress:
+            line = _Line(progress)
+            for number in numbers:
                 try:
                     found = await read_catalog(storage, number)
                 except AnabranchError as error:
                     tally.fault(output, f"container {number}", f"{error.code}: {error}")
                     continue
-                async for audit in audit_container(storage, number, found):
+                async for audit in audit_container(storage, number, found, line.add):
                     tally.add(output, audit)
-                    progress.show(tally.events, tally.size_bytes, 0)
         if container is None:
             async for prefix, told in audit_streams(storage):
                 if isinstance(told, Corrupt):
@@ -220,8 +222,39 @@ class _Tally:
         return read + (counted(self.faults, "fault") if self.faults else "no damage found")
 
 
+@dataclass
+class _Line:
+    """The progress of `verify`, which reads each byte of tier 2 once."""
+
+    progress: TransferProgress
+    events: int = 0
+    size_bytes: int = 0
+
+    def add(self, events: int, size_bytes: int) -> None:
+        self.events += events
+        self.size_bytes += size_bytes
+        self.progress.show(self.events, self.size_bytes, self.size_bytes)
+
+
+async def _total(storage: ChunkStorage, containers: Sequence[int]) -> int:
+    """The bytes of these containers in tier 2. Those that cannot be read count nothing.
+
+    The audit reads each catalog again, right before the objects, because old ones are deleted.
+    """
+    total = 0
+    for number in containers:
+        with suppress(AnabranchError):
+            total += _size_bytes(await read_catalog(storage, number))
+    return total
+
+
 async def _chosen(storage: ChunkStorage, container: int | None) -> list[int]:
     return await containers_in(storage) if container is None else [container]
+
+
+def _size_bytes(found: ContainerCatalog) -> int:
+    """The bytes of all extents, which `audit_container` reads."""
+    return sum(extent.ref.length for each in found.catalog.extents.values() for extent in each)
 
 
 def _container_row(number: int, found: ContainerCatalog) -> tuple[object, ...]:
@@ -234,7 +267,7 @@ def _container_row(number: int, found: ContainerCatalog) -> tuple[object, ...]:
         manifest.applied_sequence,
         len(catalog.segments),
         len({ref.name for ref in refs}),
-        sum(ref.length for ref in refs),
+        _size_bytes(found),
         "closed" if manifest.log.closed else manifest.log.log_id,
         _abandoned(manifest.abandoned),
     )

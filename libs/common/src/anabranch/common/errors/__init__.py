@@ -96,6 +96,7 @@ from anabranch.common.errors.fenced import (
     ProcessReplaced,
     ReaderGroupReset,
     ReaderRemoved,
+    SessionOver,
     WrongHost,
 )
 from anabranch.common.errors.invalid import (
@@ -272,6 +273,7 @@ __all__ = [
     "SegmentTruncated",
     "SerializationFailed",
     "SessionEnded",
+    "SessionOver",
     "StaleRequest",
     "StateNotInitialized",
     "StreamExists",

@@ -20,6 +20,15 @@ class ProcessReplaced(Fenced):
     )
 
 
+class SessionOver(Fenced):
+    """A controller declared the store dead and ended its session. Fields: session."""
+
+    code = "session-over"
+    default_remedy = Remedy(
+        "find out why the store was silent; it opens its containers again under another session"
+    )
+
+
 class WrongHost(Fenced):
     """The store does not own the segment's container under the caller's epoch."""
 

@@ -6,7 +6,7 @@ collects faults, one line each, and continues with the next segment.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError, TierTwoNotHere
@@ -54,18 +54,26 @@ async def read_catalog(storage: ChunkStorage, container: int) -> ContainerCatalo
     return ContainerCatalog(manifest, await load_catalog(storage, manifest))
 
 
+OnRead = Callable[[int, int], None]
+"""(events, bytes) of an extent that was read."""
+
+
+def _nothing(_events: int, _size_bytes: int) -> None:
+    return
+
+
 async def audit_container(
-    storage: ChunkStorage, container: int, found: ContainerCatalog
+    storage: ChunkStorage, container: int, found: ContainerCatalog, on_read: OnRead = _nothing
 ) -> AsyncIterator[SegmentAudit]:
-    """Read every segment of the container completely, by name."""
+    """Read every segment of the container completely, by name. `on_read` follows each extent."""
     reader = ChunkReader(storage)
     for name in sorted(found.catalog.segments):
-        yield await _audit_segment(reader, container, found.catalog, name)
+        yield await _audit_segment(reader, container, found.catalog, name, on_read)
         await asyncio.sleep(0)
 
 
 async def _audit_segment(
-    reader: ChunkReader, container: int, catalog: Catalog, name: str
+    reader: ChunkReader, container: int, catalog: Catalog, name: str, on_read: OnRead
 ) -> SegmentAudit:
     state = catalog.segments[name]
     audit = SegmentAudit(container, state)
@@ -81,6 +89,7 @@ async def _audit_segment(
             continue
         audit.blocks += blocks
         audit.events += events
+        on_read(events, len(data))
     audit.chunks = len(names)
     if state.start == 0 and not audit.faults and audit.events != state.event_count:
         audit.faults.append(

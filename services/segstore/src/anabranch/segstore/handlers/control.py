@@ -71,7 +71,7 @@ class ControlDesk:
     def _flush(self, request: FlushContainer, deliver: Deliver) -> None:
         """FlushContainer → Done."""
         found = self.store.by_number(request.container)
-        found.container.check_serving()
+        found.container.check_request()
         found.flusher.request(deliver)
 
     def _ask(self, found: OpenContainer, request: Request, deliver: Deliver, given: Given) -> None:

@@ -2,7 +2,8 @@
 
 Both live in the data directory. A store with `journal=memory` keeps its log in memory and draws a
 new node id at every start. With `journal=jetstream` the logs are streams on the NATS servers, over
-a connection of their own, and only the node id is in the data directory.
+a connection of their own, and only the node id is in the data directory. The store locks the
+directory all the same: two processes must not have one node id.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 import structlog
 from nats.aio.client import Client
 
-from anabranch.common.adapters.local_disk import prepare_directory
+from anabranch.common.adapters.local_disk import lock_directory, prepare_directory
 from anabranch.common.adapters.nats_connection import close_nats
 from anabranch.common.errors import NodeIdMissing
 from anabranch.common.runtime.clock import Clock
@@ -80,6 +81,24 @@ async def _opened_streams(
         finally:
             log.close()
             sender.cancel()
+
+
+@contextmanager
+def locked_directory(settings: SegstoreSettings) -> Iterator[bool]:
+    """Hold the lock on the data directory of a store whose logs are elsewhere. Yields whether
+    another process holds it, which `take_over` permits.
+
+    A journal has a lock of its own. Raises DirectoryInUse, DirectoryUnusable.
+    """
+    if settings.journal != "jetstream":
+        yield False
+        return
+    disk = prepare_directory(settings.data_dir)
+    lock = lock_directory(disk.root, take_over=settings.take_over)
+    try:
+        yield lock.fd is None
+    finally:
+        lock.release()
 
 
 @contextmanager

@@ -30,6 +30,9 @@ class Parts:
     log: DurableDataLog
     node_id: str
     session: str
+    former_may_run: bool
+    """Whether another process may still serve from the data directory."""
+    join_token: str
     client: Client
     storage: ChunkStorage
     metrics: StoreMetrics

@@ -8,7 +8,7 @@ import structlog
 
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError
-from anabranch.common.model.cluster import NodeRecord
+from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.ids import system_rng
 from anabranch.common.workflow.containment import Contained, Containment
@@ -16,15 +16,18 @@ from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.server.nats_door import NatsDoor
 from anabranch.segstore.server.tcp import Served, TcpServer
+from anabranch.segstore.shell.container.lease import NoSession
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.throttle import Throttle
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from anabranch.segstore.shell.node.assignments import Assignments
-from anabranch.segstore.shell.node.lifecycle import ContainerKeeper, Tiers
+from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
+from anabranch.segstore.shell.node.opening import Tiers
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.node.registration import Announcement
+from anabranch.segstore.shell.node.session import LEASE_S, StoreSession
 from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.shell.tiering.flusher import FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
@@ -116,15 +119,15 @@ class Process:
         )
         server = TcpServer(served)
         endpoint = advertised(settings, await server.start(*parse_bind(settings.bind)))
-        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id, parts.session)
-        nodes = parts.objects(subjects.NODES_BUCKET)
-        announcement = Announcement(nodes, node, parts.clock, self._fail)
+        session = self._session(store)
+        announcement = self._announcement(endpoint, session)
         watch_metrics(parts, throttle, cache, store, server)
         door = NatsDoor(parts.client, ControlDesk(store=store, spawn=spawn), throttle)
         keep = self._containment.keep
         tasks = [
-            group.create_task(announcement.run()),
-            group.create_task(self._assignments(store, throttle, cache).run()),
+            group.create_task(self._announce(announcement)),
+            group.create_task(self._assignments(store, throttle, cache, session).run()),
+            group.create_task(keep("the session's lease", session.run)),
             group.create_task(keep("readiness", partial(self._follow, store, door))),
             group.create_task(keep("load reports", load_reporter(parts, store).run)),
             group.create_task(
@@ -139,7 +142,36 @@ class Process:
         if self._failure is None:
             await announcement.end()
 
-    def _assignments(self, store: Store, throttle: Throttle, cache: Cache) -> Assignments:
+    def _session(self, store: Store) -> StoreSession:
+        """The session; it has a lease if other stores can open the containers."""
+        parts = self._parts
+        lease_s = 0.0 if parts.log.bound_to_store else LEASE_S
+        session = StoreSession(parts.session, lease_s, parts.clock, store.end_all)
+        if lease_s:
+            parts.metrics.watch_lease(lambda: session.held)
+        return session
+
+    def _announcement(self, endpoint: Endpoint, session: StoreSession) -> Announcement:
+        parts = self._parts
+        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id, rack=parts.settings.rack)
+        return Announcement(
+            parts.objects(subjects.NODES_BUCKET),
+            node,
+            session,
+            join_token=parts.join_token,
+            ids=parts.ids,
+            clock=parts.clock,
+            failed=self._fail,
+        )
+
+    async def _announce(self, announcement: Announcement) -> None:
+        if self._parts.former_may_run:
+            await announcement.wait_for_former()
+        await announcement.run()
+
+    def _assignments(
+        self, store: Store, throttle: Throttle, cache: Cache, session: StoreSession
+    ) -> Assignments:
         parts, settings = self._parts, self._parts.settings
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
@@ -154,6 +186,7 @@ class Process:
             residency=ResidencyLimits(
                 settings.segments_in_memory, settings.writer_expiry_s, settings.tombstone_s
             ),
+            session=session if session.lease_s else NoSession(),
         )
         tier_two_limits = TierTwoLimits(
             gc_grace_s=settings.gc_grace_s,

@@ -10,13 +10,14 @@ from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
+from anabranch.common.runtime.join_token import read_join_token
 from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.common.runtime.service import Lifetime
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.container.pauses import BackOff, drawn_from
 from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
-from anabranch.segstore.wiring.log import kept_node_id, opened_log
+from anabranch.segstore.wiring.log import kept_node_id, locked_directory, opened_log
 from anabranch.segstore.wiring.parts import Parts
 from anabranch.segstore.wiring.process import Process
 from anabranch.segstore.wiring.settings_check import check_settings
@@ -33,10 +34,18 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
     errors, and the error that ended the journal while the store was serving.
     """
     check_settings(settings)  # first: a URL with a secret must not be logged
+    _log.info("settings", **settings.describe())
+    join_token = read_join_token(settings.join_token_file)
+    with locked_directory(settings) as former_may_run:
+        await _serve(settings, lifetime, join_token, former_may_run=former_may_run)
+
+
+async def _serve(
+    settings: SegstoreSettings, lifetime: Lifetime, join_token: str, *, former_may_run: bool
+) -> None:
     clock, ids, back_off_s = SystemClock(), SystemIds(), drawn_from(system_rng())
     metrics = StoreMetrics(lifetime.telemetry.metrics)
     commits = Commits(metrics, clock, clock.now_ns)
-    _log.info("settings", **settings.describe())
     lifetime.set_ready("journal", False, "the store reads it")
     connect = partial(_connect, settings.nats, clock, back_off_s, lifetime)
     async with opened_log(settings, clock, ids, commits, connect) as log:
@@ -66,6 +75,8 @@ async def serve(settings: SegstoreSettings, lifetime: Lifetime) -> None:
                 log=log,
                 node_id=node_id,
                 session=ids.new_id(),
+                former_may_run=former_may_run,
+                join_token=join_token,
                 client=client,
                 storage=storage,
                 metrics=metrics,

@@ -3,7 +3,7 @@
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.addresses import parse_bind
-from anabranch.common.storage.location import MemoryLocation, parse_location
+from anabranch.common.storage.location import DirectoryLocation, MemoryLocation, parse_location
 from anabranch.segstore.adapters.journal.journal import FILE_SIZE_BYTES_DEFAULT
 from anabranch.segstore.server.tcp import TcpLimits
 from anabranch.segstore.settings import SegstoreSettings
@@ -19,13 +19,23 @@ def check_settings(settings: SegstoreSettings) -> None:
 
     Raises InvalidSetting.
     """
-    in_memory = isinstance(parse_location(settings.tier2), MemoryLocation)
+    tier_two = parse_location(settings.tier2)
+    in_memory = isinstance(tier_two, MemoryLocation)
     if in_memory != (settings.journal == "memory"):
         raise InvalidSetting(
             "journal and tier 2 must both be durable, or both be in memory",
             remedy="for a store that keeps nothing set ANABRANCH_SEGSTORE_JOURNAL=memory and "
             "ANABRANCH_SEGSTORE_TIER2_URL=memory:",
             journal=settings.journal,
+            tier2=settings.tier2,
+        )
+    in_directory = isinstance(tier_two, DirectoryLocation)
+    if settings.journal == "jetstream" and in_directory and settings.tier2_loss == "refused":
+        raise InvalidSetting(
+            "the containers' logs outlive this machine, but tier 2 is in a directory",
+            remedy="set ANABRANCH_SEGSTORE_TIER2_URL to an object store; if the directory is on "
+            "storage that all stores share, or its loss is acceptable, set "
+            "ANABRANCH_SEGSTORE_TIER2_LOSS=accepted",
             tier2=settings.tier2,
         )
     if settings.journal != "disk" and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():

@@ -54,6 +54,7 @@ from anabranch.segstore.ports import (
     StoredCatalog,
 )
 from anabranch.segstore.shell.container.circumstances import ContainerCircumstances
+from anabranch.segstore.shell.container.lease import Lease
 from anabranch.segstore.shell.container.loading import Loading, Refuse
 from anabranch.segstore.shell.container.operation_queue import OperationQueue, PendingOperation
 from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
@@ -68,7 +69,12 @@ class Container:
     """Implements `ports.FrameSource`. Serves from `serve` until `fail`."""
 
     def __init__(
-        self, container: int, container_epoch: int, stored: StoredCatalog, around: Surroundings
+        self,
+        container: int,
+        container_epoch: int,
+        stored: StoredCatalog,
+        around: Surroundings,
+        lease: Lease,
     ) -> None:
         self.container = container
         self.container_epoch = container_epoch
@@ -80,13 +86,14 @@ class Container:
         self.failure: AnabranchError | None = None
         self.journal_failure: AnabranchError | None = None
         """The error that ended the journal, and with it the store; None while the journal runs."""
-        self.on_ended: Callable[[], None] = _nothing
-        self.on_applied: Callable[[], None] = _nothing
-        self.on_tables: Callable[[set[int], list[int]], None] = _no_tables
+        self.on_ended: Callable[[], None] = lambda: None
+        self.on_applied: Callable[[], None] = lambda: None
+        self.on_tables: Callable[[set[int], list[int]], None] = lambda _changed, _gone: None
         """Gets the numbers of the segments that a frame changed, and of deleted table segments."""
         self.metrics = around.metrics
         self.traffic = Traffic()
         self._around = around
+        self._lease = lease
         self._throttle = around.throttle
         self._pending = self.applied.state
         self._queue = OperationQueue()
@@ -144,6 +151,11 @@ class Container:
         if not self.serving:
             raise Unavailable("the container is not serving", container=self.container)
 
+    def check_request(self) -> None:
+        """Raises Unavailable unless the container may answer a request that arrives now."""
+        self.check_serving()
+        self._lease.check()
+
     def stop_accepting(self) -> None:
         """Refuse new requests; accepted operations still go to the journal."""
         self._phase = next_phase(self._phase, Step.LEAVE)
@@ -187,8 +199,11 @@ class Container:
     def load_first(
         self, names: Iterable[str], go: Callable[[], None], refuse: Refuse, size: int = 0
     ) -> None:
-        """Call `go` once all names are resident; see `Loading.first`. Also raises Unavailable."""
-        self.check_serving()
+        """Call `go` once all names are resident; see `Loading.first`. Also raises Unavailable.
+
+        All requests enter here, except appends of a session, which the log alone confirms.
+        """
+        self.check_request()
         names = tuple(names)
 
         def use() -> None:
@@ -432,11 +447,3 @@ class Container:
         """See `ports.FrameSource`."""
         self.journal_failure = error
         self.fail(error)
-
-
-def _nothing() -> None:
-    return
-
-
-def _no_tables(_changed: set[int], _gone: list[int]) -> None:
-    return

@@ -208,6 +208,14 @@ class StoreMetrics:
             ("source",),
         )
 
+    def watch_lease(self, held: Callable[[], bool]) -> None:
+        """Add whether the store holds its session's lease. Call it once, if logs are shared."""
+        self._metrics.gauge(
+            f"{PREFIX}lease_held",
+            "1 while the store holds its session's lease, which containers with shared logs need",
+            lambda: int(held()),
+        )
+
     def note_defect(self, defect: Defect) -> None:  # noqa: ARG002
         """An unexpected exception ended a container, which is opened again."""
         self.defects += 1

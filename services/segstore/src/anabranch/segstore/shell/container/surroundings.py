@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from anabranch.common.runtime.clock import Clock
+from anabranch.segstore.shell.container.lease import Session
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.container.pauses import BackOff
 from anabranch.segstore.shell.container.throttle import Throttle
@@ -24,3 +25,4 @@ class Surroundings:
     metrics: StoreMetrics
     tracing: StoreTracing | None
     residency: ResidencyLimits
+    session: Session

@@ -1,9 +1,10 @@
 """Follows the placements, with one keeper for each container that is assigned to this node.
 
 It compares states and needs no history. A placement that names this node gets a keeper unless one
-is at work. If the placement names another node, the keeper is cancelled; if it names a target, the
-keeper closes the container and leaves. A container that is disabled or offline is opened again when
-an operator enables it, which raises its container epoch, or when the process starts.
+is at work. If the placement names another node, the container ends at once and the keeper is
+cancelled; if it names a target, the keeper closes the container and leaves. A container that is
+disabled or offline is opened again when an operator enables it, which raises its container epoch,
+or when the process starts.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 import structlog
 
 from anabranch.common.contracts.cluster import placement_from_bytes
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, WrongHost
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
@@ -46,6 +47,7 @@ class Assignments:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._keepers: dict[int, ContainerKeeper] = {}
         self._leaving: set[int] = set()
+        """Containers whose keeper ends, because the placement named another node."""
 
     async def run(self) -> None:
         """Follow the placements until cancelled; the keepers end with it."""
@@ -72,13 +74,17 @@ class Assignments:
         container = placement.container
         task = self._tasks.get(container)
         working = task is not None and not task.done()
+        keeper = self._keepers.get(container)
         if not self._placements.is_mine(placement):
             self._store.unassign(container)
-            if task is not None and working:
+            self._store.end(container, WrongHost("the container was placed on another store"))
+            if task is None or keeper is None or not working:
+                self._keepers.pop(container, None)
+                return
+            self._leaving.add(container)
+            if not keeper.releasing:
                 task.cancel()
-                self._leaving.add(container)
             return
-        keeper = self._keepers.get(container)
         if keeper is not None and container not in self._leaving:
             keeper.note_target(placement.target)
             if placement.container_epoch <= keeper.gave_up_epoch:

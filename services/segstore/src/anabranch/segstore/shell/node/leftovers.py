@@ -62,6 +62,6 @@ def _end(container: Container, name: str) -> None:
         _log.warning("a transient segment stays until the next opening", error=str(error))
 
     try:
-        container.load_first((name,), lambda: container.end_transients([name]), refuse)
+        container.loading.first((name,), lambda: container.end_transients([name]), refuse)
     except AnabranchError as error:
         refuse(error)

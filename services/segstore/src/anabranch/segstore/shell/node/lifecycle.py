@@ -2,7 +2,8 @@
 
 Each step of an opening fences or proves a condition of the next one, hence this order:
 
-    1. take the next container epoch on the placement (compare-and-set, at every open)
+    1. take the lease of the store's session, then the next container epoch on the placement
+       (compare-and-set, at every open)
     2. choose the log, and create a new one in the journal's list if none can be continued
     3. open tier 2: its fence manifest deposes older owners, its catalog is the state
     4. open the log under the epoch and replay the operations after the catalog; load nothing else
@@ -16,13 +17,16 @@ Each step of an opening fences or proves a condition of the next one, hence this
 
 `closing.py` closes a container.
 
+A container with a shared log may have failed on other stores before. Its restarts are counted over
+all of them, by the placement. If the store's session ends, its containers with shared logs end, and
+each is opened again under the next session unless it was placed elsewhere.
+
 If the log of one container fails, only that container is opened again. A failure of the journal, or
 of a sync of tier 2, ends the whole store, because the state of unsynced bytes is unknown.
 """
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
@@ -31,32 +35,22 @@ from anabranch.common.errors import (
     CorruptJournal,
     Defect,
     Deposed,
-    DiskFailed,
     LogNotHere,
     OutcomeUnknown,
+    SessionOver,
     SyncFailed,
     Unavailable,
     WrongHost,
 )
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.common.runtime.ids import IdSource
 from anabranch.common.workflow.containment import naming_defects
-from anabranch.segstore.domain.container.life import Restart, after_failure
-from anabranch.segstore.domain.storage.log_choice import choose_log, is_plain
-from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
-from anabranch.segstore.shell.container.contained_source import ContainedSource
-from anabranch.segstore.shell.container.container import Container
-from anabranch.segstore.shell.container.replay import Replay
+from anabranch.segstore.domain.container.life import SERVED_WELL_S, Restart, after_failure
 from anabranch.segstore.shell.container.surroundings import Surroundings
-from anabranch.segstore.shell.node.closing import close_container
-from anabranch.segstore.shell.node.leftovers import end_leftovers
-from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.opening import Tiers, open_container
+from anabranch.segstore.shell.node.serving import named_error, serve_until_end
 from anabranch.segstore.shell.node.store import OpenContainer, Store
 from anabranch.segstore.shell.tables.parts import TableParts
-from anabranch.segstore.shell.tables.serving import TableLoops
-from anabranch.segstore.shell.tiering.collector import Collector
-from anabranch.segstore.shell.tiering.eviction import evict
-from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
+from anabranch.segstore.shell.tiering.flusher import FlushLimits
 
 _log = structlog.get_logger(__name__)
 
@@ -74,156 +68,6 @@ def told_reason(error: AnabranchError, container: int, state: PlacementState) ->
         else f"`anabranch tier2 verify --container {container}`"
     )
     return f"{reason}; inspect with {command}"
-
-
-def named_error(error: BaseException) -> AnabranchError:
-    """The error with a code and a remedy, also for errors of the operating system and a
-    cancellation."""
-    if isinstance(error, AnabranchError):
-        return error
-    if isinstance(error, OSError):
-        return DiskFailed("a read of stored bytes failed", cause=str(error))
-    return Unavailable("the container is closing")
-
-
-@dataclass(frozen=True, slots=True)
-class Tiers:
-    """The places of a container's state of record."""
-
-    log: DurableDataLog
-    open_tier_two: OpenTierTwo
-    placements: Placements
-    ids: IdSource
-
-
-async def open_container(
-    placement: Placement,
-    tiers: Tiers,
-    around: Surroundings,
-    limits: FlushLimits,
-    tables: TableParts,
-) -> OpenContainer:
-    """Steps 2 to 4, under the epoch of `placement`. No request reaches the container yet.
-
-    Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable, OSError.
-    """
-    container = placement.container
-    log_id = await _log_of(placement, tiers)
-    tier_two = await tiers.open_tier_two(
-        container,
-        placement.container_epoch,
-        log_id,
-        new_log=not (placement.log_id or placement.previous_log),
-        void=placement.void,
-    )
-    opened = Container(container, placement.container_epoch, tier_two, around)
-    log = await tiers.log.open_log(
-        container, log_id, placement.container_epoch, ContainedSource(opened)
-    )
-    try:
-        replay = Replay(opened, tier_two)
-        async for frame in log.replay(tier_two.applied_sequence):
-            await replay.apply(frame)
-            await around.clock.sleep(0)
-        opened.serve(log)
-        # An earlier process may have crashed between its manifest and its release.
-        await log.release(tier_two.applied_sequence)
-    except BaseException as error:
-        log.close()
-        opened.fail(named_error(error))
-        raise
-    flusher = Flusher(
-        opened,
-        tier_two,
-        clock=around.clock,
-        throttle=around.throttle,
-        call_later=around.call_later,
-        limits=limits,
-        back_off_s=around.back_off_s,
-    )
-    collector = Collector(opened, tier_two, around.clock, flusher.hurry)
-    loops = TableLoops(opened, tier_two, around, tables)
-    return OpenContainer(opened, tier_two, flusher, collector, loops)
-
-
-async def _log_of(placement: Placement, tiers: Tiers) -> str:
-    """The id of the log to continue, which exists here. Raises LogNotHere, Unavailable."""
-    container, log = placement.container, tiers.log
-    here = await log.find_log(container, placement.log_id)
-    newest = None
-    if not is_plain(placement.log_id, here):
-        newest = await tiers.open_tier_two.newest_log(container)
-        if newest is not None and newest.log_id != placement.log_id:
-            here = await log.find_log(container, newest.log_id)
-    chosen = choose_log(container, placement.log_id, here, newest)
-    if chosen is not None:
-        return chosen
-    if here.listing and here.listed is not None:
-        _log.warning("removed an obsolete log", container=container, log=here.listed)
-        await log.remove_log(container, here.listed)
-    log_id = tiers.ids.new_id()
-    await log.create_log(container, log_id)
-    return log_id
-
-
-async def _load(container: Container) -> None:
-    """Load segments for waiting requests. Damage in tier 2 ends the container."""
-    try:
-        await container.loading.run(lambda: evict(container))
-    except AnabranchError as error:
-        container.fail(error)
-
-
-async def _flush_and_collect(
-    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
-) -> bool:
-    """Run the loops of a container until it ends. Raises the error that ended it.
-
-    Returns True if it was `asked` to leave and is closed.
-    """
-    ended: AnabranchError | OSError | None = None
-    async with asyncio.TaskGroup() as group:
-        closing = group.create_task(_close_when_asked(opened, asked, around))
-        beside = [
-            group.create_task(opened.collector.run()),
-            group.create_task(_load(opened.container)),
-            group.create_task(
-                end_leftovers(opened.container, opened.tier_two, around.clock, around.back_off_s)
-            ),
-            group.create_task(opened.tier_two.leave_receipts()),
-            group.create_task(opened.table_loops.run()),
-            closing,
-        ]
-        try:
-            await opened.flusher.run()
-        except (AnabranchError, OSError) as error:
-            ended = error
-            # This also ends loops that missed their cancellation.
-            opened.container.fail(named_error(error))
-        finally:
-            for task in beside:
-                task.cancel()
-    if closing.done() and not closing.cancelled() and closing.result():
-        return True
-    if ended is not None:
-        raise ended
-    return False
-
-
-async def _close_when_asked(
-    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
-) -> bool:
-    """Close and end the container. False if closing failed, which also ended the container."""
-    container = opened.container
-    await asked.wait()
-    _log.info("the container is closing, to leave this store", container=container.container)
-    try:
-        await close_container(opened, around.clock, around.back_off_s)
-    except (AnabranchError, OSError) as error:
-        container.fail(named_error(error))
-        return False
-    container.fail(Unavailable("the container moves to another store"))
-    return True
 
 
 class ContainerKeeper:
@@ -247,7 +91,10 @@ class ContainerKeeper:
         self._limits = limits
         self._tables = tables
         self._store_failed = store_failed
-        self._restarts = 0
+        self._shared = not tiers.log.bound_to_store
+        """Whether other stores can open the container."""
+        self._restarts: int | None = None
+        """Failures in a row; None until the first epoch is taken."""
         self._taken: Placement | None = None
         self._log_id = ""
         """The log of the last opening."""
@@ -255,6 +102,8 @@ class ContainerKeeper:
         self.gave_up_epoch = 0
         """The container epoch under which the keeper gave up, until an operator enables the
         container."""
+        self.releasing = False
+        """Whether the container is closed, and only its release is left to do."""
 
     def note_target(self, target: str) -> None:
         """Note whether the placement asks the container to move to the node `target`, or, with
@@ -281,6 +130,8 @@ class ContainerKeeper:
             except WrongHost:
                 self._store.unassign(self._container)
                 return
+            except SessionOver as over:
+                self._log_failure("the container ended with the session of its store", over)
             except (AnabranchError, OSError) as caught:
                 error = named_error(caught)
                 if isinstance(error, Defect):
@@ -304,9 +155,14 @@ class ContainerKeeper:
         Returns True if the container is closed and must be released.
         """
         self._store.note_state(self._container, PlacementState.ASSIGNED)
+        lease = await self._around.session.joined()
         taken = self._taken = await self._tiers.placements.take_epoch(self._container)
         self.note_target(taken.target)
-        opened = await open_container(taken, self._tiers, self._around, self._limits, self._tables)
+        if self._restarts is None:
+            self._restarts = taken.restarts if self._shared else 0
+        opened = await open_container(
+            taken, self._tiers, self._around, self._limits, self._tables, lease=lease
+        )
         container = opened.container
         self._log_id = container.log.log_id
 
@@ -319,13 +175,15 @@ class ContainerKeeper:
         container.on_ended = ended
         try:
             await self._report_open(taken, opened)
+            lease.check_session()
             if container.failure is not None:
                 raise container.failure
             self._store.opened(opened)
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
             )
-            return await _flush_and_collect(opened, self._asked_to_leave, self._around)
+            forget = self._forget_failures if self._shared and taken.restarts else None
+            return await serve_until_end(opened, self._asked_to_leave, self._around, forget)
         except AnabranchError as error:
             container.fail(error)
             raise
@@ -337,6 +195,13 @@ class ContainerKeeper:
 
         Returns True if this store still owns it, as it does if the move was withdrawn.
         """
+        self.releasing = True
+        try:
+            return await self._release_closed()
+        finally:
+            self.releasing = False
+
+    async def _release_closed(self) -> bool:
         assert self._taken is not None
         attempts = 0
         log = self._tiers.log
@@ -380,17 +245,36 @@ class ContainerKeeper:
         """Report OPEN. A failure to reach the placements does not count as one of the container."""
         try:
             await self._tiers.placements.report_open(
-                taken, opened.container.log.log_id, opened.tier_two.abandoned
+                taken,
+                opened.container.log.log_id,
+                self._tiers.log.journal_id if self._shared else "",
+                opened.tier_two.abandoned,
             )
         except (Unavailable, OutcomeUnknown):
             self._taken = None
             raise
+
+    async def _forget_failures(self) -> None:
+        """Reset the placement's restarts once the container has served well.
+
+        The next failure may happen on another store. If the placement cannot be reached, only the
+        count stays too high.
+        """
+        assert self._taken is not None
+        await self._around.clock.sleep(SERVED_WELL_S)
+        try:
+            await self._tiers.placements.report_well(self._taken)
+        except AnabranchError as failure:
+            self._log_failure("cannot reset the count of the container's restarts", failure)
+        else:
+            self._restarts = 0
 
     async def _after(self, error: AnabranchError, served_s: float) -> float | None:
         """Decide and report the next move; returns the pause before the next try, or None to
         give up."""
         taken = self._taken
         assert taken is not None
+        assert self._restarts is not None
         next_move = after_failure(error, self._restarts, served_s)
         self._restarts = next_move.restarts
         self._log_failure("the container failed", error)
@@ -421,7 +305,7 @@ class ContainerKeeper:
         reason = told_reason(error, self._container, state)
         try:
             await self._tiers.placements.report_failed(
-                taken, restarts=self._restarts, reason=reason, state=state
+                taken, restarts=self._restarts or 0, reason=reason, state=state
             )
         except (Deposed, WrongHost) as failure:
             self._log_failure("the container's failure no longer matters", failure)

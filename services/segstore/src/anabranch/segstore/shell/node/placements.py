@@ -47,16 +47,28 @@ class Placements:
         )
 
     async def report_open(
-        self, taken: Placement, log_id: str, abandoned: Abandonment | None = None
+        self,
+        taken: Placement,
+        log_id: str,
+        log_home: str = "",
+        abandoned: Abandonment | None = None,
     ) -> None:
-        """Record that the container serves under the epoch of `taken`.
+        """Record that the container serves under the epoch of `taken`. `log_home`: the place of
+        its log that stores share; "" if the log is in this store's journal.
 
         Raises the errors of `report_failed`.
         """
         await self._report(taken, lambda found: replace(
-            found, log_id=log_id, state=PlacementState.OPEN, reason="", void=None,
-            abandoned=abandoned,
+            found, log_id=log_id, log_home=log_home, state=PlacementState.OPEN, reason="",
+            void=None, abandoned=abandoned,
         ))  # fmt: skip
+
+    async def report_well(self, taken: Placement) -> None:
+        """Record that the container has served long enough for its failures to be forgotten.
+
+        Raises the errors of `report_failed`.
+        """
+        await self._report(taken, lambda found: replace(found, restarts=0))
 
     async def release(self, taken: Placement) -> Placement:
         """Give the container, closed under the epoch of `taken`, to its target; keep it without
@@ -66,7 +78,7 @@ class Placements:
         changed placement. Raises the errors of `report_failed`.
         """
         return await self._report(taken, lambda found: replace(
-            found, replicas=(found.target or self._node_id,), target="", log_id="",
+            found, replicas=(found.target or self._node_id,), target="", log_id="", log_home="",
             previous_log=found.log_id, state=PlacementState.ASSIGNED, restarts=0, reason="",
             void=VoidLogs(taken.container_epoch, taken.container_epoch),
         ))  # fmt: skip

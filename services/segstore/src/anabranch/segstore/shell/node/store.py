@@ -7,7 +7,7 @@ for every request, so they stop reaching a container as soon as it ends.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.common.errors import InvalidRequest, Unavailable, WrongHost
+from anabranch.common.errors import AnabranchError, InvalidRequest, Unavailable, WrongHost
 from anabranch.common.model.cluster import PlacementState
 from anabranch.common.model.hashing import container_of
 from anabranch.segstore.ports import TierTwo
@@ -98,6 +98,17 @@ class Store:
         if self._open.get(number) is opened:
             del self._open[number]
             self._on_changed()
+
+    def end_all(self, error: AnabranchError) -> None:
+        """End every container that serves."""
+        for opened in self.open_containers():
+            opened.container.fail(error)
+
+    def end(self, container: int, error: AnabranchError) -> None:
+        """End the container if it serves."""
+        opened = self._open.get(container)
+        if opened is not None:
+            opened.container.fail(error)
 
     def open_containers(self) -> tuple[OpenContainer, ...]:
         """All containers that serve."""
