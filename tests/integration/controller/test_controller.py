@@ -305,7 +305,7 @@ async def test_containers_are_assigned_to_the_store_and_located_once_open(
     assert [found.container for found in listed.containers] == [0, 1, 2, 3]
     assert listed.containers[container] == queries.ContainerDescription(
         container=container, state="open", container_epoch=7, node_id="node-1",
-        host="127.0.0.1", port=4000,
+        host="127.0.0.1", port=4000, log="journal",
     )  # fmt: skip
     assert {found.state for found in listed.containers} == {"open", "assigned"}
     found = located.locations[0]
