@@ -1,8 +1,10 @@
 """What the cluster of three NATS servers promises to the tests that stand on it."""
 
 import json
+from contextlib import suppress
 from urllib.request import urlopen
 
+import nats.errors
 from nats.aio.client import Client
 
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
@@ -12,7 +14,18 @@ from kit.infra.nats_cluster import NatsCluster
 STREAM, SUBJECT = "kept", "kept.a"
 
 
+ATTEMPTS_MAX = 5
+
+
 async def stored(client: Client) -> list[bytes | None]:
+    """What the stream holds; a request over a connection that breaks is sent again."""
+    for _ in range(ATTEMPTS_MAX):
+        with suppress(nats.errors.Error):
+            return await read(client)
+    return await read(client)
+
+
+async def read(client: Client) -> list[bytes | None]:
     jetstream = client.jetstream()
     count = (await jetstream.stream_info(STREAM)).state.messages
     return [(await jetstream.get_msg(STREAM, n)).data for n in range(1, count + 1)]
@@ -35,9 +48,10 @@ async def test_messages_outlive_a_server_that_is_killed_and_wiped(three_nats: Na
     try:
         await client.jetstream().add_stream(name=STREAM, subjects=[SUBJECT], num_replicas=3)
         await client.jetstream().publish(SUBJECT, b"1")
-        follower = next(
-            each for each in three_nats.servers if each.name != three_nats.wait_for_leader()
-        )
+        described = await client.jetstream().stream_info(STREAM)
+        assert described.cluster is not None
+        leaders = {described.cluster.leader, three_nats.wait_for_leader()}
+        follower = next(each for each in three_nats.servers if each.name not in leaders)
         follower.kill()
         follower.wipe()
         three_nats.restore()

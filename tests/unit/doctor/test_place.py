@@ -4,7 +4,7 @@ from pathlib import Path
 
 from anabranch.cli.contexts import Context
 from anabranch.cli.doctor.place import (
-    MONITOR_VARIABLE,
+    MONITOR_VARIABLES,
     REDIS_VARIABLE,
     Named,
     data_dir_of,
@@ -29,7 +29,7 @@ def test_a_data_directory_names_all_addresses() -> None:
 
 
 def test_options_beat_the_environment_which_beats_the_directory() -> None:
-    environment = {MONITOR_VARIABLE: "http://e", REDIS_VARIABLE: "redis://e"}
+    environment = {MONITOR_VARIABLES[0]: "http://e", REDIS_VARIABLE: "redis://e"}
     place = place_of(HERE, FOUND, Path("/data"), Named(nats_monitor="http://o"), environment)
     assert (place.nats_monitor, place.redis) == ("http://o", "redis://e")
     more = place_of(HERE, FOUND, Path("/data"), Named(health=("http://x",)), {})

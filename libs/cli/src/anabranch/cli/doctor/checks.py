@@ -12,8 +12,10 @@ from anabranch.cli.doctor.decisions import (
     nats,
     redis,
     services,
+    shared_logs,
     versions,
 )
+from anabranch.cli.doctor.decisions.shared_logs import SharedLogs, TierTwoPlace
 from anabranch.cli.doctor.examination import Check, check
 from anabranch.cli.doctor.finding import ok
 from anabranch.cli.doctor.machine import Machine
@@ -51,6 +53,7 @@ def server_checks(servers: Servers) -> tuple[Check, ...]:
               lambda found: versions.nats_server(found.release)),
         check("nats-jetstream", "whether JetStream is enabled", s.nats, nats.jetstream),
         check("nats-sync", "whether every write is synced", s.monitored, nats.synced),
+        check("nats-servers", "every NATS server of the cluster", s.seen, shared_logs.nats_servers),
         check("nats-payload", "the largest message", s.nats, nats.payload),
         check("nats-store", "the room of the file store", s.monitored, nats.file_store),
         check("nats-account", "the limits of the account", s.account, nats.account_limits),
@@ -91,6 +94,22 @@ def cluster_checks(view: ClusterView) -> tuple[Check, ...]:
         check("parked-work", "aggregates that a defect stopped", v.parked,
               cluster.stopped_aggregates),
         check("work", "pending work and its failures", v.work, cluster.work),
+    )  # fmt: skip
+
+
+def shared_log_checks(servers: Servers, view: ClusterView, tier2: str) -> tuple[Check, ...]:
+    """The checks about logs in NATS; `tier2`: the URL of tier 2, if it is known."""
+
+    async def logs() -> SharedLogs:
+        return SharedLogs((await view.members()).stores, (await servers.streams()).streams)
+
+    async def place() -> TierTwoPlace:
+        return TierTwoPlace((await view.members()).stores, tier2)
+
+    return (
+        check("log-replicas", "the copies of logs in NATS", logs, shared_logs.log_replicas),
+        check("tier2-place", "whether tier 2 outlives a machine as the logs do", place,
+              shared_logs.tier2_place),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class Addresses:
     """Addresses that the data directory of an `anabranch up` names by itself."""
 
     nats_monitor: str = ""
-    "URL of the NATS server's monitoring port. [env: ANABRANCH_CONTROLLER_NATS_MONITOR_URL]"
+    "URLs of the NATS servers' monitoring ports. [env: ANABRANCH_CONTROLLER_NATS_MONITOR_URL]"
     redis: str = ""
     "URL of Redis or Valkey. [env: ANABRANCH_CONTROLLER_REDIS_URL]"
     health: tuple[str, ...] = ()

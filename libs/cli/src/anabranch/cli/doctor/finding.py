@@ -8,9 +8,11 @@ Figure = str | int | float | bool
 
 
 class Verdict(StrEnum):
-    """`skipped`: the facts are out of reach, and the finding says why."""
+    """`note`: the cluster works as it was set up, and the finding says the price of that.
+    `skipped`: the facts are out of reach, and the finding says why."""
 
     OK = "ok"
+    NOTE = "note"
     WARNING = "warning"
     FAILURE = "failure"
     SKIPPED = "skipped"
@@ -37,6 +39,11 @@ class CannotLook(Exception):
 def ok(text: str, **figures: Figure) -> Finding:
     """Nothing has to be done."""
     return Finding(Verdict.OK, text, figures=figures)
+
+
+def note(text: str, remedy: str, **figures: Figure) -> Finding:
+    """A choice has a price; `remedy` is the other choice."""
+    return Finding(Verdict.NOTE, text, remedy, figures)
 
 
 def warning(text: str, remedy: str, **figures: Figure) -> Finding:

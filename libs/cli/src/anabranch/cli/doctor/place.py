@@ -8,7 +8,15 @@ from anabranch.cli.doctor.finding import CannotLook
 from anabranch.cli.doctor.sources.directory import Directory
 from anabranch.cli.target import DATA_DIR_DEFAULT, Target, shown_address
 
-MONITOR_VARIABLE = "ANABRANCH_CONTROLLER_NATS_MONITOR_URL"
+MONITOR_VARIABLES = (
+    "ANABRANCH_CONTROLLER_NATS_MONITOR_URL",
+    "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS",
+)
+TIER2_VARIABLES = (
+    "ANABRANCH_TIER2_URL",
+    "ANABRANCH_SEGSTORE_TIER2_URL",
+    "ANABRANCH_CONTROLLER_TIER2_URL",
+)
 REDIS_VARIABLE = "ANABRANCH_CONTROLLER_REDIS_URL"
 NO_CLUSTER = "no cluster runs in this data directory"
 
@@ -26,7 +34,9 @@ class Place:
     directory: Directory = field(default_factory=Directory)
     gateway: str = ""
     nats_monitor: str = ""
+    """The monitoring ports of the NATS servers, separated by commas."""
     redis: str = ""
+    tier2: str = ""
     health: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -82,10 +92,16 @@ def place_of(
         data_dir=data_dir,
         directory=found,
         gateway=target.context.http or found.gateway,
-        nats_monitor=named.nats_monitor or environ.get(MONITOR_VARIABLE, "") or found.nats_monitor,
+        nats_monitor=named.nats_monitor or _first(environ, MONITOR_VARIABLES) or found.nats_monitor,
         redis=named.redis or environ.get(REDIS_VARIABLE, "") or found.redis,
+        tier2=_first(environ, TIER2_VARIABLES) or found.tier2,
         health=services,
     )
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """The first of the variables that is set; empty if none is."""
+    return next((environ[name] for name in names if environ.get(name)), "")
 
 
 def this_machine(option: Path | None, environ: Mapping[str, str]) -> Place:

@@ -10,20 +10,23 @@ from nats.aio.client import Client
 
 from anabranch.cli.doctor.decisions.nats import Account, Monitored, NatsServer, StreamsKept
 from anabranch.cli.doctor.decisions.services import Service
+from anabranch.cli.doctor.decisions.shared_logs import ServerSeen
 from anabranch.cli.doctor.finding import CannotLook
 from anabranch.cli.doctor.once import Once
 from anabranch.cli.doctor.place import NO_CLUSTER, Place
 from anabranch.cli.doctor.sources import nats_server, redis_server, services
 from anabranch.cli.doctor.sources.clock import http_date_bound
 from anabranch.cli.doctor.sources.http_get import get
-from anabranch.cli.doctor.sources.nats_monitor import jetstream_status
+from anabranch.cli.doctor.sources.nats_monitor import seen
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.store_clock import Bound
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.nats_target import nats_target
+from anabranch.common.workflow.bounded import for_each
 
 CONNECT_S_MAX = 3.0
+ASKED_AT_ONCE_MAX = 8
 NAME = "anabranch-doctor"
 
 
@@ -39,6 +42,7 @@ class Servers:
         self.nats_clock = Once(self._nats_clock)
         self.account = Once(self._account)
         self.streams = Once(self._streams)
+        self.seen = Once(self._seen)
         self.monitored = Once(self._monitored)
         self.redis = Once(self._redis)
         self.gateway = Once(self._gateway)
@@ -85,19 +89,39 @@ class Servers:
         found = await nats_server.streams(await self._connection())
         return StreamsKept(found, (await self.nats()).clustered)
 
-    async def _monitored(self) -> Monitored:
-        url = self._place.nats_monitor
-        if not url:
+    async def _seen(self) -> tuple[ServerSeen, ...]:
+        """Every NATS server whose monitoring port is known, in that order."""
+        urls = [url for url in self._place.nats_monitor.split(",") if url]
+        if not urls:
             raise self._place.out_of_reach(
                 "the NATS monitoring port is not known; controllers check it when they start",
                 "name it with --nats-monitor http://host:8222",
             )
-        status = await jetstream_status(url)
+        found: dict[str, ServerSeen] = {}
+
+        async def look(url: str) -> None:
+            found[url] = await seen(url)
+
+        await for_each(urls, ASKED_AT_ONCE_MAX, look)
+        return tuple(found[url] for url in urls)
+
+    async def _monitored(self) -> Monitored:
+        """The server behind the connection, or the first one that answers."""
+        found = await self.seen()
+        answering = [one for one in found if not one.problem]
+        if not answering:
+            raise Unavailable(
+                f"the monitoring port of NATS does not answer: {found[0].problem}",
+                remedy="start the NATS server, or correct --nats-monitor",
+            )
         try:
             connected = (await self.nats()).server_id
         except CannotLook:
             connected = ""
-        return Monitored(status, connected)
+        mine = [one for one in answering if one.status.get("server_id") == connected]
+        if not mine and len(found) > len(answering):
+            raise CannotLook("the monitoring port of the connected NATS server does not answer")
+        return Monitored((mine or answering)[0].status, connected)
 
     # --- Redis, gateway, health ports -----------------------------------------------------
 

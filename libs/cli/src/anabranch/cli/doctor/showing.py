@@ -25,6 +25,8 @@ def summary(found: Sequence[Examined]) -> str:
     for one in found:
         counts[one.finding.verdict] += 1
     told = [f"{counts[Verdict.OK]} ok"]
+    if counts[Verdict.NOTE]:
+        told.append(counted(counts[Verdict.NOTE], "note"))
     told += [counted(counts[one], one.value) for one in (Verdict.WARNING, Verdict.FAILURE)]
     told += [f"{counts[Verdict.SKIPPED]} skipped"]
     return f"{counted(len(found), 'check')}: {', '.join(told)}"

@@ -4,7 +4,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.cli.doctor.checks import cluster_checks, local_checks, server_checks
+from anabranch.cli.doctor.checks import (
+    cluster_checks,
+    local_checks,
+    server_checks,
+    shared_log_checks,
+)
 from anabranch.cli.doctor.cluster_view import ClusterView
 from anabranch.cli.doctor.examination import Check
 from anabranch.cli.doctor.machine import Machine
@@ -28,7 +33,12 @@ class Sight:
         local = local_checks(self.machine)
         if self.place.target is None:
             return local
-        return (*local, *server_checks(self.servers), *cluster_checks(self.view))
+        return (
+            *local,
+            *server_checks(self.servers),
+            *cluster_checks(self.view),
+            *shared_log_checks(self.servers, self.view, self.place.tier2),
+        )
 
 
 @asynccontextmanager

@@ -40,6 +40,7 @@ def cluster_parts(view: ClusterView, servers: Servers) -> tuple[Part, ...]:
         yield single("nats/account.json", asdict(await servers.account()))
         yield many("nats/streams.jsonl", map(asdict, (await servers.streams()).streams))
         yield single("nats/jetstream.json", (await servers.monitored()).status)
+        yield many("nats/servers.jsonl", map(asdict, await servers.seen()))
 
     async def redis() -> AsyncIterator[Document]:
         yield single("redis/info.json", await servers.redis())

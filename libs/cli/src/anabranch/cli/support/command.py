@@ -114,7 +114,7 @@ def tell(output: Output, file: Path, size_of_file: int, gathered: Gathered) -> N
 async def _write(place: Place, asked: Asked, now_ms: int) -> tuple[Gathered, int]:
     """Gather and write everything; returns the contents, and the size of the file."""
     clock = SystemClock()
-    addresses = [place.nats_monitor, place.redis, place.gateway, *place.health.values()]
+    addresses = [*place.nats_monitor.split(","), place.redis, place.gateway, *place.health.values()]
     addresses += [place.target.address] if place.target is not None else []
     redactor = Redactor(known_secrets(os.environ, place.data_dir, addresses))
     anonymizer = _anonymizer(place) if asked.anonymous else None

@@ -6,17 +6,17 @@ includes every acknowledged message: it requests a few one by one, and more thro
 
 If the answer to an append is lost, the adapter never sends the append again. Because the append was
 conditional, the first message of its revision after the expected one decides its outcome: either it
-is the append's own (by append id), or it is another writer's and the append can never succeed. While
-no message follows, the append may still be on its way; when the time is up, the adapter raises
-OutcomeUnknown.
+is the append's own (by append id), or it is another writer's and the append can never succeed.
+While no message follows, the append may still be on its way; when the time is up, the adapter
+raises OutcomeUnknown.
 
 With a gate, the same is true of the gate's subject, but the appended message is on its own subject.
 The adapter therefore reads the gate *first*. If the gate has moved and the message is then not on
 its subject, it never will be.
 
-A clustered server checks the condition when it proposes a message to the other servers, and not when
-it stores the message. On a cluster the adapter therefore decides the outcome by reading also after
-an acknowledgement (ADR 13).
+A clustered server checks the condition when it proposes a message to the other servers, not when it
+stores the message. On a cluster the adapter therefore decides the outcome by reading also after an
+acknowledgement (ADR 13).
 
 `jetstream_batch` stores several messages together or not at all.
 """

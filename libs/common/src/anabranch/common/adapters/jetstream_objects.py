@@ -5,10 +5,10 @@ write is conditional on the key's last sequence: a write replaces a delete marke
 revision, and it never overwrites an unseen change. The store reads values from the leader. Other
 key-value clients can read the bucket. No key ever has a time to live.
 
-A cluster of servers checks the condition when it proposes a message, not when it stores it. A bucket
-on a cluster therefore keeps some earlier messages of each key. A write counts if the first message
-of the key after the expected one is its own, and a reader takes the value of the last message that
-counts (`counted_objects`, ADR 13).
+A cluster of servers checks the condition when it proposes a message, not when it stores it. On a
+cluster, a bucket therefore keeps some earlier messages of each key. A write counts if the first
+message of the key after the expected one is its own, and a reader takes the value of the last
+message that counts (`counted_objects`, ADR 13).
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

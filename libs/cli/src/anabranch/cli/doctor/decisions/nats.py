@@ -31,7 +31,7 @@ EXPECTED = (
     ),
 )
 """The streams that hold the metadata; controllers create them."""
-_SYNC_REMEDY = "write `sync_interval: always` into the block `jetstream` of nats.conf, and restart"
+SYNC_REMEDY = "write `sync_interval: always` into the block `jetstream` of nats.conf, and restart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def synced(found: Monitored) -> Finding:
         return failure(
             "the server acknowledges metadata before it is on the disk: a loss of power can take "
             "it back",
-            _SYNC_REMEDY,
+            SYNC_REMEDY,
         )
     return ok("every write is synced before it is acknowledged")
 

@@ -16,6 +16,7 @@ from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 
 LOOPBACK = "127.0.0.1"
 LOCKS = Path("/proc/locks")
+_TIER2 = Path("segstore", "tier2")
 _MONITOR = re.compile(r'^http: "([0-9.]+:\d+)"$', re.MULTILINE)
 
 
@@ -23,7 +24,8 @@ _MONITOR = re.compile(r'^http: "([0-9.]+:\d+)"$', re.MULTILINE)
 class Directory:
     """`foreign`: it belongs to another user, and shows nothing. `held`: a cluster runs in it.
     `health`: the services' health ports by the parts' names; empty unless a cluster runs. Addresses
-    are empty if they are not known."""
+    are empty if they are not known; `nats_monitor` has one for each NATS server, separated by
+    commas."""
 
     exists: bool = False
     foreign: bool = False
@@ -32,6 +34,7 @@ class Directory:
     gateway: str = ""
     nats_monitor: str = ""
     redis: str = ""
+    tier2: str = ""
     health: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -42,14 +45,14 @@ def directory(root: Path, locks: Path = LOCKS) -> Directory:
     held = is_held(root / "lock", locks)
     endpoints = _endpoints(root / ENDPOINTS_FILE)
     socket = (root / "run" / "redis.sock").absolute()
-    monitor = _MONITOR.search(_text(root / "run" / "nats.conf"))
     return Directory(
         exists=root.is_dir(),
         held=held,
         published=endpoints is not None,
         gateway=str((endpoints or {}).get("gateway", "")),
-        nats_monitor=f"http://{monitor[1]}" if monitor and held else "",
+        nats_monitor=_monitors(root / "run") if held else "",
         redis=f"unix://{quote(str(socket))}" if held and socket.is_socket() else "",
+        tier2=(root / _TIER2).absolute().as_uri() if (root / _TIER2).is_dir() else "",
         health=_health(root / "run") if held else {},
     )
 
@@ -77,6 +80,12 @@ def _endpoints(file: Path) -> Mapping[str, object] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _monitors(folder: Path) -> str:
+    files = sorted(folder.glob("nats*.conf"), key=lambda file: file.stem)
+    texts = [_text(file) for file in files]
+    return ",".join(f"http://{found[1]}" for found in map(_MONITOR.search, texts) if found)
 
 
 def _health(folder: Path) -> dict[str, str]:
