@@ -22,7 +22,7 @@ _WAIT = 'while [ -e "$0" ]; do sleep 0.05; done; exec "$@"'
 
 
 class HeldParts:
-    """The holds are files in `folder`, which exists."""
+    """The holds are files in `folder`, which is made when it is needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,6 +37,7 @@ class HeldParts:
 
     def hold(self, name: str) -> None:
         """Keep the part's next process from starting its program."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         Path(self._file(name)).touch()
 
     def release(self, name: str) -> None:
