@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from anabranch.common.errors import ConnectionLost
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
@@ -71,7 +72,8 @@ class WireClient:
         """The next message that is not a keep-alive, and its payload."""
         while True:
             packet = await self.receive_packet()
-            assert packet is not None, "the connection was closed"
+            if packet is None:
+                raise ConnectionLost("the connection was closed")
             message = decode_message(packet)
             if not isinstance(message, KeepAlive):
                 return message, packet.payload

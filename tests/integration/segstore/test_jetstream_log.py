@@ -1,8 +1,11 @@
 """Containers whose logs are streams of a real NATS server, served by real stores."""
 
+import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,16 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
-from anabranch.common.wire.messages import Appended, Done, FlushContainer
+from anabranch.common.wire.messages import FlushContainer
 from kit.infra import NatsServer
+from kit.patient_client import PatientClient
 from kit.store_process import SEGMENT, Cluster, connect, segment_store
 from kit.wire_client import WireClient
+
+AGAIN_S_MAX = 10.0
+"""It takes about a second; the limit leaves room for a slow machine."""
 
 
 @pytest.fixture
@@ -39,15 +47,8 @@ def settings(server: NatsServer) -> dict[str, str]:
     }
 
 
-async def write(client: WireClient, first: int, count: int, size: int) -> bytes:
-    """Append events and wait until all are acknowledged; returns their blocks."""
-    blocks = b""
-    for number in range(first, first + count):
-        blocks += client.append(number, [b"%d" % number * size])
-    reply = None
-    while not isinstance(reply, Appended) or reply.last_event_number < first + count - 1:
-        reply, _ = await client.receive()
-    return blocks
+def events(first: int, count: int, size: int) -> list[bytes]:
+    return [b"%d" % number * size for number in range(first, first + count)]
 
 
 async def test_what_was_acknowledged_survives_kills_of_the_store(
@@ -60,16 +61,16 @@ async def test_what_was_acknowledged_survives_kills_of_the_store(
             if round_number == 1:
                 await cluster.assign()
             await cluster.opened(round_number)
-            client = await connect(cluster)
+            client = PatientClient(partial(connect, cluster), SEGMENT)
             if round_number == 1:
-                assert await client.create(SEGMENT) == Done()
-            assert await client.read_all(SEGMENT) == expected
-            setup = await client.setup(SEGMENT)
-            assert setup.last_event_number == 20 * (round_number - 1)
+                await client.create()
+            assert await client.read_all() == expected
+            last = await client.last_event_number()
+            assert last == 20 * (round_number - 1)
             size = 700_000 if round_number == 2 else 50  # larger than a message of the server
-            expected += await write(client, setup.last_event_number + 1, 20, size)
+            expected += await client.write(last + 1, events(last + 1, 20, size))
             if round_number == 3:
-                assert await client.call(FlushContainer(container=0)) == Done()
+                await client.call(FlushContainer(container=0))
             process.send_signal(signal.SIGKILL if round_number < 4 else signal.SIGTERM)
             await client.close()
             await process.communicate()
@@ -84,10 +85,9 @@ async def test_another_store_opens_the_container_of_a_dead_one_with_all_that_was
     async with segment_store(tmp_path / "first", nats_server.url, **shared) as process:
         await cluster.assign()
         await cluster.opened(1)
-        client = await connect(cluster)
-        assert await client.create(SEGMENT) == Done()
-        await client.setup(SEGMENT)
-        expected = await write(client, 1, 20, 50)
+        client = PatientClient(partial(connect, cluster), SEGMENT)
+        await client.create()
+        expected = await client.write(1, events(1, 20, 50))
         process.kill()
         await client.close()
         await process.communicate()
@@ -97,11 +97,62 @@ async def test_another_store_opens_the_container_of_a_dead_one_with_all_that_was
         await cluster.opened(2)
         found = next(node for node in await nodes(cluster) if node != dead.node_id)
         assert found
-        client = await connect_to(cluster, found)
-        assert await client.read_all(SEGMENT) == expected
-        assert (await client.setup(SEGMENT)).last_event_number == 20
-        expected += await write(client, 21, 5, 50)
-        assert await client.read_all(SEGMENT) == expected
+        client = PatientClient(partial(connect_to, cluster, found), SEGMENT)
+        assert await client.read_all() == expected
+        assert await client.last_event_number() == 20
+        expected += await client.write(21, events(21, 5, 50))
+        assert await client.read_all() == expected
+        await client.close()
+
+
+class Load:
+    """Writes a few events again and again, and notes when each write was acknowledged."""
+
+    def __init__(self, client: PatientClient) -> None:
+        self._client = client
+        self._clock = SystemClock()
+        self.expected = b""
+        self.acknowledged_s: list[float] = []
+        self._acknowledged = asyncio.Condition()
+
+    async def run(self) -> None:
+        first = 1
+        while True:
+            self.expected += await self._client.write(first, events(first, 5, 1000))
+            first += 5
+            async with self._acknowledged:
+                self.acknowledged_s.append(self._clock.monotonic())
+                self._acknowledged.notify_all()
+
+    async def next(self) -> float:
+        """The seconds until a write that began after this call is acknowledged."""
+        begun, count = self._clock.monotonic(), len(self.acknowledged_s)
+        async with asyncio.timeout(AGAIN_S_MAX), self._acknowledged:
+            await self._acknowledged.wait_for(lambda: len(self.acknowledged_s) >= count + 2)
+        return self.acknowledged_s[count + 1] - begun
+
+
+async def test_a_store_serves_again_soon_after_its_server_was_killed_and_started_again(
+    tmp_path: Path, nats_server: NatsServer, cluster: Cluster
+) -> None:
+    async with segment_store(tmp_path / "data", nats_server.url, **settings(nats_server)):
+        await cluster.assign()
+        await cluster.opened(1)
+        client = PatientClient(partial(connect, cluster), SEGMENT)
+        await client.create()
+        load = Load(client)
+        took: list[float] = []
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(load.run())
+            for _ in range(3):
+                await load.next()
+                await asyncio.to_thread(nats_server.kill)
+                await asyncio.to_thread(nats_server.start)
+                took.append(await load.next())
+            writing.cancel()
+        logging.getLogger(__name__).info("writes continued after %s s", took)
+        await client.close()
+        assert (await client.read_all()).startswith(load.expected)
         await client.close()
 
 

@@ -50,6 +50,21 @@ def test_an_option_beats_the_environment_which_beats_the_current_context(
     assert target.why.startswith(why)
 
 
+@pytest.mark.parametrize(
+    ("options", "environment", "directory"),
+    [
+        ({}, {"ANABRANCH_NATS_URL": "nats://a", "ANABRANCH_DATA_DIR": "/e"}, "/e"),
+        ({"nats": "nats://a", "data_dir": "/o"}, {"ANABRANCH_DATA_DIR": "/e"}, "/o"),
+        ({"context": "local"}, {}, "/x"),
+        ({"nats": "nats://a"}, {"ANABRANCH_DATA_DIR": "/e"}, "out/anabranch"),
+    ],
+)
+def test_the_source_that_names_the_cluster_may_name_a_directory_beside_its_address(
+    options: dict[str, str | None], environment: dict[str, str], directory: str
+) -> None:
+    assert find_target(options, environment, lambda: SAVED).data_dir == Path(directory)
+
+
 def test_without_any_of_them_the_default_directory_is_meant() -> None:
     target = find_target({}, {}, Contexts)
     assert target.address.endswith("out/anabranch/endpoints.json")

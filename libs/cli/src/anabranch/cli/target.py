@@ -25,10 +25,14 @@ VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster's address. `why` says which source named it, for people."""
+    """A cluster's address. `why` says which source named it, for people.
+
+    `beside`: the data directory that the same source names, also beside an address.
+    """
 
     context: Context
     why: str
+    beside: str = ""
 
     @property
     def address(self) -> str:
@@ -40,7 +44,8 @@ class Target:
     @property
     def data_dir(self) -> Path:
         """The directory of a cluster on this machine; the default one if the target has none."""
-        return Path(self.context.data_dir) if self.context.data_dir else DATA_DIR_DEFAULT
+        named = self.beside or self.context.data_dir
+        return Path(named) if named else DATA_DIR_DEFAULT
 
 
 def find_target(
@@ -72,7 +77,8 @@ def find_target(
             )
         if chosen:
             name = chosen[0]
-            return _checked(_of(name, values[name], contexts), words[name])
+            context = _of(name, values[name], contexts)
+            return _checked(context, words[name], values["data_dir"])
     saved = contexts()
     if saved.current:
         return _checked(saved.get(saved.current), f"current context {saved.current}")
@@ -87,14 +93,14 @@ def _of(name: str, value: str, contexts: Callable[[], Contexts]) -> Context:
     return Context(nats=value) if name == "nats" else Context(data_dir=value)
 
 
-def _checked(context: Context, why: str) -> Target:
+def _checked(context: Context, why: str, beside: str = "") -> Target:
     if context.http and not context.http.startswith(("http://", "https://")):
         raise InvalidSetting(
             "the address of the gateway begins with neither http:// nor https://",
             remedy="write it as http://host:port",
             url=context.http,
         )
-    return Target(context, why)
+    return Target(context, why, beside)
 
 
 def shown_address(context: Context) -> str:

@@ -6,7 +6,7 @@ refuses them. Every request over it still needs a deadline of its own.
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import nats.errors
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 
 class _StrictClient(Client):
-    """The library's client with two additional rules.
+    """The library's client with two additional rules, and with listeners for a lost connection.
 
     It closes a transport before it opens the next. If a server accepts a reconnect and the
     handshake fails, the library replaces the open stream and leaves it to the garbage collector:
@@ -39,6 +39,10 @@ class _StrictClient(Client):
 
     If the target requires TLS, it sends credentials only over TLS, whatever the server offers.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_lost: list[Callable[[], None]] = []
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self._transport is not None:
@@ -77,6 +81,8 @@ async def connect_nats(
     async def report_loss() -> None:
         if not client.is_closed:
             _log.warning("the connection to NATS is lost, reconnecting", connection=name)
+            for told in client.on_lost:
+                told()
 
     try:
         async with asyncio.timeout(deadline_s):
@@ -101,6 +107,15 @@ async def connect_nats(
         raise
     attempts = None  # A server that restarts with other credentials may get the right ones back.
     return client
+
+
+def when_lost(client: Client, told: Callable[[], None]) -> None:
+    """Call `told` each time the connection is lost; answers to earlier messages may never come.
+
+    `client` is one that `connect_nats` returned.
+    """
+    assert isinstance(client, _StrictClient)
+    client.on_lost.append(told)
 
 
 def _refusal(target: NatsTarget) -> Unauthorized:

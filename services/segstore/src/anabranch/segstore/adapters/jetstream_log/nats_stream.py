@@ -6,8 +6,11 @@ never discards one. Messages carry no `Nats-Msg-Id`, so its window for duplicate
 
 Publications go through one queue and one task in the order of the calls, and their answers arrive
 at one inbox. The client library may keep a publication while it reconnects and send it later; for
-the sender that is an unknown outcome like any other. All requests go to the stream's leader, except
-that `read` may reach another server, which may lag behind.
+the sender that is an unknown outcome like any other. If the connection is lost, the answers to what
+was sent before are lost with it, so the outcome of these publications is unknown at once.
+
+All requests go to the stream's leader, except that `read` may reach another server, which may lag
+behind.
 """
 
 import asyncio
@@ -29,7 +32,7 @@ from anabranch.common.adapters.jetstream_conditions import (
     WRONG_LAST_SEQUENCE_CODES,
 )
 from anabranch.common.adapters.jetstream_reader import StreamReader
-from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.adapters.nats_connection import as_unavailable, when_lost
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock
@@ -74,6 +77,7 @@ class NatsStreams:
 
     async def listen(self) -> None:
         """Subscribe to the answers; call it once, before `run`. Raises Unavailable."""
+        when_lost(self.client, self.lost)
         with as_unavailable("subscribe to the answers"):
             await self.client.subscribe(f"{self._inbox}.*", cb=self._hear)
 
@@ -114,6 +118,11 @@ class NatsStreams:
             future.set_exception(PublishRefused(error.get("description", "")))
         else:
             future.set_exception(PublishUnknown(error.get("description", "")))
+
+    def lost(self) -> None:
+        """The connection is lost: no publication before gets an answer."""
+        for token in tuple(self._waiting):
+            self._fail(token, "the connection to NATS was lost")
 
     def _fail(self, token: str, cause: str) -> None:
         future = self._waiting.get(token)
@@ -238,6 +247,8 @@ class NatsStream:
 
     async def newest_opening(self) -> bytes | None:
         """See `RemoteStream`."""
+        if not self._streams.client.is_connected:
+            raise Unavailable("NATS is not connected", stream=self._name)
         with as_unavailable("read the newest opening", stream=self._name):
             try:
                 found = await self._streams.js.get_last_msg(

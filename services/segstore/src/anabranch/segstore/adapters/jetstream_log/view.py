@@ -168,9 +168,12 @@ class StreamView:
             self._watch(CONFIRM_S_MAX)
 
     def _answered(self, sent: Sent, answer: asyncio.Future[int]) -> None:
-        if answer.cancelled() or self._ended:
+        if answer.cancelled():
             return
-        if (error := answer.exception()) is not None:
+        error = answer.exception()
+        if self._ended:
+            return
+        if error is not None:
             self._end(repr(error))
         elif not self._counts(sent, answer.result()):
             self._end(f"a message was stored at place {answer.result()} instead of {sent.place}")

@@ -70,6 +70,13 @@ def told_reason(error: AnabranchError, container: int, state: PlacementState) ->
     return f"{reason}; inspect with {command}"
 
 
+SERVED_S_MIN = 1.0
+"""A container that served this long, and lost the servers of its log, is opened again soon."""
+UNREACHABLE_MAX = 2
+"""Pauses before the next try for a placement grow up to those after so many failures, if the log
+is on the same servers: they answer about a second after their return."""
+
+
 class ContainerKeeper:
     """Keeps one container open for as long as it is assigned here."""
 
@@ -95,6 +102,8 @@ class ContainerKeeper:
         """Whether other stores can open the container."""
         self._restarts: int | None = None
         """Failures in a row; None until the first epoch is taken."""
+        self._served_from_s: float | None = None
+        """When the last opening began to serve; None if it did not."""
         self._taken: Placement | None = None
         self._log_id = ""
         """The log of the last opening."""
@@ -141,7 +150,7 @@ class ContainerKeeper:
                 if self._taken is None:
                     unreachable += 1
                     self._log_failure("cannot take over the placement, retrying", error)
-                    await clock.sleep(self._around.back_off_s(unreachable))
+                    await clock.sleep(self._around.back_off_s(self._grown(unreachable)))
                     continue
                 unreachable = 0
                 pause_s = await self._after(error, clock.monotonic() - began)
@@ -149,12 +158,16 @@ class ContainerKeeper:
                     return
                 await clock.sleep(pause_s)
 
+    def _grown(self, unreachable: int) -> int:
+        return min(unreachable, UNREACHABLE_MAX) if self._shared else unreachable
+
     async def _open_and_serve(self) -> bool:
         """Serve until the container ends. Raises the error that ended it.
 
         Returns True if the container is closed and must be released.
         """
         self._store.note_state(self._container, PlacementState.ASSIGNED)
+        self._served_from_s = None
         lease = await self._around.session.joined()
         taken = self._taken = await self._tiers.placements.take_epoch(self._container)
         self.note_target(taken.target)
@@ -179,6 +192,7 @@ class ContainerKeeper:
             if container.failure is not None:
                 raise container.failure
             self._store.opened(opened)
+            self._served_from_s = self._around.clock.monotonic()
             _log.info(
                 "container open", container=self._container, container_epoch=taken.container_epoch
             )
@@ -286,13 +300,25 @@ class ContainerKeeper:
             )
         if isinstance(next_move, Restart):
             await self._report_failed(taken, error, PlacementState.FAILED)
-            return self._around.back_off_s(next_move.restarts)
+            return self._around.back_off_s(self._failures(error, next_move.restarts))
         attempts = 1
         self.gave_up_epoch = taken.container_epoch
         while not await self._report_failed(taken, error, next_move.state):
             await self._around.clock.sleep(self._around.back_off_s(attempts))
             attempts += 1
         return None
+
+    def _failures(self, error: AnabranchError, restarts: int) -> int:
+        """The failures in a row by which the pause grows.
+
+        A shared log fails whenever its servers are disturbed. The container is then opened again
+        as soon as they answer, however often that happened before.
+        """
+        disturbed = self._shared and isinstance(error, Unavailable | OutcomeUnknown)
+        if not disturbed or self._served_from_s is None:
+            return restarts
+        served_s = self._around.clock.monotonic() - self._served_from_s
+        return 1 if served_s >= SERVED_S_MIN else restarts
 
     async def _report_failed(
         self, taken: Placement, error: AnabranchError, state: PlacementState
