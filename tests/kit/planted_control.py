@@ -21,7 +21,6 @@ from anabranch.common.adapters.jetstream_events import JetStreamEventStore
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.commands import Command
 from anabranch.common.errors import AnabranchError, Conflict, Corrupt
-from anabranch.common.eventsourcing import message as message_format
 from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.eventsourcing.repository import Loaded, Repository
@@ -452,18 +451,8 @@ def void_messages_folded() -> Iterator[None]:
         yield
 
 
-def snapshot_taken_for_valid() -> AbstractContextManager[object]:
-    """A load begins at the last message if that is a snapshot, even a void one."""
-
-    async def start(_self: JetStreamEventStore, last: Any, _raw: Any) -> int:
-        return message_format.start_sequence(last)
-
-    return patch.object(JetStreamEventStore, "_start", start)
-
-
 CARELESS_BUGS: dict[str, Planted] = {
     "acknowledged means stored": acknowledged_means_stored,
     "void messages folded": void_messages_folded,
-    "snapshot taken for valid": snapshot_taken_for_valid,
 }
 """Found where the event store stores conflicting messages."""

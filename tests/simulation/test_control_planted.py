@@ -25,7 +25,7 @@ from kit.control_crash import (
     stood_still,
 )
 from kit.control_scenario import random_control
-from kit.planted_control import CONTROL_BUGS
+from kit.planted_control import CARELESS_BUGS, CONTROL_BUGS
 
 SEEDS_MAX = 60
 Try = Callable[[], object]
@@ -94,6 +94,18 @@ FOUND_BY: dict[str, Callable[[], Iterator[Try]]] = {
     "unknown is rejected": dozers,
 }
 """All others: by seeds."""
+
+
+@pytest.mark.parametrize("name", CARELESS_BUGS)
+def test_a_planted_bug_is_found_where_a_cluster_stores_conflicting_messages(name: str) -> None:
+    for seed in range(SEEDS_MAX):
+        try:
+            with CARELESS_BUGS[name]():
+                random_control(seed, careless=0.7)
+        except AssertionError:
+            random_control(seed, careless=0.7)  # it is the bug that was found
+            return
+    pytest.fail(f"{name} was not found")
 
 
 @pytest.mark.parametrize("name", CONTROL_BUGS)

@@ -13,6 +13,11 @@ def test_a_random_control_plane_keeps_its_promises(seed: int) -> None:
     random_control(seed)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cluster_that_stores_conflicting_messages_does_no_harm(seed: int) -> None:
+    random_control(seed, careless=0.7)
+
+
 def test_a_seed_gives_the_same_life_again() -> None:
     assert random_control(3) == random_control(3)
 

@@ -6,6 +6,7 @@ from nats.aio.client import Client
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
 from anabranch.common.contracts import subjects
+from anabranch.common.contracts.container_queries import ContainerExplained, ExplainContainer
 from anabranch.common.contracts.membership import (
     ClusterOverview,
     ConfirmLosses,
@@ -14,7 +15,13 @@ from anabranch.common.contracts.membership import (
     LossesConfirmed,
     ShowCluster,
 )
-from anabranch.common.contracts.queries import ListNodes, NodeList
+from anabranch.common.contracts.queries import (
+    DrainStore,
+    ListNodes,
+    NodeList,
+    StoreDrained,
+    UndrainStore,
+)
 from anabranch.common.errors import ProcessReplaced
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.clock import SystemClock
@@ -77,6 +84,14 @@ async def test_the_cluster_is_shown_with_its_stores_and_containers(
         (told,) = (await caller.ask("list_nodes", ListNodes(), NodeList)).nodes
         assert (told.node_id, told.session, told.live) == ("node-1", "session-1", True)
         assert (told.containers, told.containers_open) == (4, 0)
+        explained = await caller.ask(
+            "explain_container", ExplainContainer(container=2), ContainerExplained
+        )
+        assert explained.container.node_id == "node-1"
+        assert explained.reasons == ("node-1 is opening the container.",)
+        for name, change in (("drain_store", DrainStore), ("undrain_store", UndrainStore)):
+            drained = await caller.ask(name, change(node_id="node-1"), StoreDrained)
+            assert (drained.node.draining, drained.node.containers) == (name == "drain_store", 4)
         done = await caller.ask("confirm_losses", ConfirmLosses(), LossesConfirmed)
         assert (done.controllers, done.stores) == ((), ())
 

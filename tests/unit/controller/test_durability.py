@@ -1,77 +1,102 @@
-"""Whether the server's own words say that it keeps what it acknowledges."""
-
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+"""Where the metadata is stored, and whether the servers' own words say that they keep it."""
 
 import pytest
 
 from anabranch.common.errors import MetadataNotSynced
-from anabranch.common.runtime.clock import SystemClock
-from anabranch.controller.adapters.nats_monitor import jetstream_status
-from anabranch.controller.domain.durability import check_synced
+from anabranch.common.model.nats_server import MonitoredServer, monitored_server, serving_servers
+from anabranch.controller.domain.durability import (
+    ReplicaSetting,
+    check_synced,
+    doubt,
+    wanted_replicas,
+)
 
-STATUS = {"server_id": "N1", "streams": 3, "config": {"sync_always": True, "sync_interval": 1}}
-GOOD = b'HTTP/1.0 200 OK\r\n\r\n{"server_id": "N1"}'
-
-
-def test_a_server_that_syncs_every_write_is_accepted() -> None:
-    check_synced(STATUS, "N1")
+FIRST, SECOND = MonitoredServer("N1", "n1", True), MonitoredServer("N2", "n2", True)
+UNSAFE = MonitoredServer("N3", "n3", False)
+UNCHECKED = "ANABRANCH_CONTROLLER_NATS_SYNC=unchecked"
 
 
 @pytest.mark.parametrize(
-    ("change", "connected_to", "remedy"),
+    ("setting", "count", "replicas"),
     [
-        ({"config": {"sync_interval": 120_000_000_000}}, "N1", "sync_interval: always"),
-        ({"config": {"sync_always": False}}, "N1", "sync_interval: always"),
-        ({"disabled": True}, "N1", "sync_interval: always"),
-        ({}, "N2", "NATS_MONITOR_URL"),
-        ({"config": None}, "N1", "NATS_MONITOR_URL"),
-        ({"server_id": 7}, "N1", "NATS_MONITOR_URL"),
+        ("auto", None, 1),
+        ("auto", 1, 1),
+        ("auto", 2, 1),
+        ("auto", 3, 3),
+        ("auto", 5, 3),
+        ("1", 3, 1),
+        ("3", 1, 3),
+        ("3", None, 3),
     ],
 )
-def test_any_other_server_is_refused_with_a_remedy(
-    change: Mapping[str, object], connected_to: str, remedy: str
+def test_three_servers_have_three_replicas_unless_the_setting_says_otherwise(
+    setting: ReplicaSetting, count: int | None, replicas: int
 ) -> None:
-    with pytest.raises(MetadataNotSynced) as refusal:
-        check_synced({**STATUS, **change}, connected_to)
-
-    assert remedy in refusal.value.remedy
-    assert "ANABRANCH_CONTROLLER_NATS_SYNC=unchecked" in refusal.value.remedy
+    assert wanted_replicas(setting, count) == replicas
 
 
-@asynccontextmanager
-async def answering(next_answer: Callable[[], bytes]) -> AsyncIterator[str]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = await reader.readuntil(b"\r\n\r\n")
-        assert request.startswith(b"GET /jsz?config=1 HTTP/1.0\r\n")
-        writer.write(next_answer())
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+def test_servers_that_answered_and_sync_every_write_are_accepted() -> None:
+    check_synced([FIRST, SECOND], {"n1", "n2"})
+    assert doubt([FIRST, SECOND], "N1", {"n1", "n2"}) is None
 
 
-class HurriedClock(SystemClock):
-    async def sleep(self, seconds: float) -> None:
-        await super().sleep(0)
+def test_one_server_that_syncs_later_is_refused_with_a_remedy() -> None:
+    with pytest.raises(MetadataNotSynced, match="before it is on the disk") as refusal:
+        check_synced([FIRST, UNSAFE], {"n1", "n3"})
+
+    assert refusal.value.fields["server"] == "n3"
+    assert "sync_interval: always" in refusal.value.remedy
+    assert UNCHECKED in refusal.value.remedy
 
 
-async def test_a_server_that_only_starts_is_asked_again() -> None:
-    answers = iter([b"", b"HTTP/1.0 503 Not yet\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n{", GOOD])
-
-    async with answering(lambda: next(answers)) as url:
-        assert await jetstream_status(url, HurriedClock()) == {"server_id": "N1"}
+def test_a_server_that_stores_no_metadata_may_sync_when_it_likes() -> None:
+    check_synced([FIRST, UNSAFE], {"n1"})
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 404 No\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n[]"])
-async def test_a_port_that_tells_nothing_is_refused_by_name(answer: bytes) -> None:
-    async with answering(lambda: answer) as url:
-        with pytest.raises(MetadataNotSynced, match="does not answer"):
-            await jetstream_status(url, HurriedClock(), budget_s=0.0)
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ([], "does not answer"),
+        ([SECOND], "another server"),
+        ([FIRST], "stores metadata answers"),
+    ],
+)
+def test_a_server_that_has_not_answered_is_doubted_by_name(
+    asked: list[MonitoredServer], text: str
+) -> None:
+    found = doubt(asked, "N1", {"n1", "n2"})
+
+    assert found is not None
+    assert text in found.message
+    assert "NATS_MONITOR_URL" in found.remedy
+    assert UNCHECKED in found.remedy
 
 
-async def test_a_port_where_nobody_listens_is_refused_by_name() -> None:
-    with pytest.raises(MetadataNotSynced, match="does not answer"):
-        await jetstream_status("http://127.0.0.1:1", HurriedClock(), budget_s=0.0)
+@pytest.mark.parametrize(
+    ("jetstream", "syncs"),
+    [
+        ({"config": {"sync_always": True}}, True),
+        ({"config": {"sync_always": False}}, False),
+        ({"config": {"sync_interval": 120_000_000_000}}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_an_answer_without_the_setting_is_no_promise(jetstream: object, syncs: bool) -> None:
+    answer = {"server_id": "N1", "server_name": "n1", "jetstream": jetstream}
+
+    assert monitored_server(answer) == MonitoredServer("N1", "n1", syncs)
+
+
+def test_another_answer_is_none() -> None:
+    assert monitored_server({"server_name": "n1"}) is None
+    assert monitored_server({"server_id": 7, "server_name": "n1"}) is None
+
+
+def test_a_replica_that_is_away_does_not_serve() -> None:
+    replicas = [{"name": "n2", "current": True}, {"name": "n3", "current": False}]
+
+    assert serving_servers({"cluster": {"leader": "n1", "replicas": replicas}}) == ("n1", "n2")
+    assert serving_servers({"cluster": {"leader": "n1"}}) == ("n1",)
+    assert serving_servers({"cluster": {"replicas": replicas}}) == ()
+    assert serving_servers({}) == ()

@@ -125,7 +125,7 @@ async def test_a_join_that_is_stored_behind_the_closing_of_its_gate_is_ended(
             await gates.close(GATE, 5)
         return await real(subject, *given, **named)  # type: ignore[arg-type]
 
-    store.append = closing_first  # type: ignore[method-assign, assignment]
+    store.append = closing_first  # type: ignore[method-assign]
     with pytest.raises(MembershipEnded):
         await gates.join(GATE, MEMBER)
 

@@ -2,16 +2,20 @@
 
 import pytest
 
+from anabranch.common.adapters import nats_monitor
 from anabranch.common.errors import LogNotSynced, Unavailable
-from anabranch.segstore.adapters.jetstream_log import sync_check
-from anabranch.segstore.adapters.jetstream_log.sync_check import MonitoredSync, synced_server
+from anabranch.segstore.adapters.jetstream_log.sync_check import MonitoredSync
 from kit.fixed_catalog import run_at_once
 
 Answers = dict[str, object]
 
 
 def answer(name: str, *, synced: bool) -> Answers:
-    return {"server_name": name, "jetstream": {"config": {"sync_always": synced}}}
+    return {
+        "server_id": name,
+        "server_name": name,
+        "jetstream": {"config": {"sync_always": synced}},
+    }
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
             raise Unavailable("nobody listens")
         return found[url]
 
-    monkeypatch.setattr(sync_check, "ask_monitor", ask)
+    monkeypatch.setattr(nats_monitor, "ask_monitor", ask)
     return found
 
 
@@ -49,16 +53,3 @@ def test_a_server_that_no_monitoring_port_knows_is_refused(answers: Answers) -> 
     with pytest.raises(LogNotSynced) as refused:
         run_at_once(MonitoredSync(["http://1", "http://2"]).check(("n1", "n2")))
     assert "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS" in refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("told", "found"),
-    [
-        ({"server_name": "n1", "jetstream": {}}, ("n1", False)),
-        ({"server_name": "n1"}, ("n1", False)),
-        ({"jetstream": {"config": {"sync_always": True}}}, ("", False)),
-        ([], ("", False)),
-    ],
-)
-def test_an_answer_without_the_setting_is_no_promise(told: object, found: tuple[str, bool]) -> None:
-    assert synced_server(told) == found

@@ -11,6 +11,7 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.settings import NatsSettings
 from anabranch.common.storage.location import ObjectOptions
+from anabranch.controller.domain.durability import ReplicaSetting
 from anabranch.controller.domain.policies.profile import FAST, PROFILES, HotRule, Profile
 
 CONTAINER_COUNT_MAX = 1024
@@ -60,7 +61,11 @@ class Settings(NatsSettings):
     redis://host:6379/1: each cluster needs its own. Empty: controllers share buckets by rendezvous,
     without leases."""
     nats_monitor_url: str = "http://127.0.0.1:8222"
-    """The monitoring URL of the NATS server, which shows whether the server syncs every write."""
+    """The monitoring URLs of all NATS servers, separated by commas. They show whether the servers
+    sync every write, and how many they are."""
+    nats_replicas: ReplicaSetting = "auto"
+    """The NATS servers that store each stream and bucket of the metadata. `auto`: 3 if the
+    servers are a cluster of at least three, else 1. It is never reduced for a present stream."""
     nats_sync: Literal["checked", "unchecked"] = "checked"
     """`unchecked`: start although the NATS server may lose acknowledged metadata in a power cut."""
     container_count: int = Field(default=4, ge=1, le=CONTAINER_COUNT_MAX)
@@ -126,7 +131,8 @@ class Settings(NatsSettings):
 
     @field_validator("nats_monitor_url")
     @classmethod
-    def _check_monitor_url(cls, url: str) -> str:
-        if not is_base_url(url) or not url.startswith("http:"):
-            raise ValueError("not a URL such as http://127.0.0.1:8222")
-        return url
+    def _check_monitor_url(cls, urls: str) -> str:
+        for url in urls.split(","):
+            if not is_base_url(url) or not url.startswith("http:"):
+                raise ValueError("not URLs such as http://127.0.0.1:8222, separated by commas")
+        return urls

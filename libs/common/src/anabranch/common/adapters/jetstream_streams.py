@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 from anabranch.common.adapters.nats_connection import as_unavailable
+from anabranch.common.model.nats_server import serving_servers
 
 REQUEST_S_MAX = 5.0
 CREATE_S_MAX = 10.0
@@ -22,7 +23,8 @@ RAISED = ("num_replicas", "max_msgs_per_subject")
 
 
 async def ensure_stream(client: Client, wanted: StreamConfig) -> tuple[str, ...]:
-    """Create the stream, or raise the settings of the present one; return its servers' names.
+    """Create the stream, or raise the settings of the present one; return the names of
+    the servers that store it.
 
     Idempotent. Raises Unavailable, also while the servers choose a leader.
     """
@@ -60,15 +62,9 @@ def needed_changes(present: Mapping[str, Any], wanted: StreamConfig) -> dict[str
 
 
 def servers_of(described: Mapping[str, Any], client: Client) -> tuple[str, ...]:
-    """The names of the servers that store a described stream.
-
-    A server without a cluster names none, and is the one that is connected.
-    """
-    cluster = described.get("cluster") or {}
-    names = [cluster.get("leader"), *(one.get("name") for one in cluster.get("replicas") or ())]
-    known = tuple(str(name) for name in names if name)
+    """The names of the servers that now store what the described stream takes."""
     own = client._server_info.get("server_name", "")  # noqa: SLF001 - it has no other name
-    return known or (str(own),)
+    return serving_servers(described) or (str(own),)
 
 
 async def _described(client: Client, name: str) -> dict[str, Any] | None:

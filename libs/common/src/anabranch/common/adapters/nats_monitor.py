@@ -1,18 +1,46 @@
-"""Asks the monitoring port of a NATS server.
+"""Asks the monitoring ports of NATS servers.
 
 It sends one plain HTTP request over the loopback address or a closed network, without a library.
+Only these ports tell whether a server syncs every write.
 """
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from anabranch.common.errors import Unavailable
+from anabranch.common.model.nats_server import MonitoredServer, monitored_server
 
 ANSWER_DEADLINE_S = 2.0
 ANSWER_SIZE_BYTES_MAX = 1024 * 1024
 PORT = 8222
+
+
+async def ask_servers(urls: Sequence[str]) -> Sequence[MonitoredServer]:
+    """The servers whose monitoring ports at `urls` answer."""
+    found: list[MonitoredServer] = []
+    for url in urls:
+        with suppress(Unavailable):
+            server = monitored_server(await ask_monitor(url, "varz"))
+            found += [server] if server is not None else []
+    return found
+
+
+async def jetstream_server_count(urls: Sequence[str]) -> int | None:
+    """The number of servers in the JetStream cluster of the first server that answers.
+
+    It includes servers that are away. 1: the server is not clustered. None: no server answers.
+    """
+    for url in urls:
+        with suppress(Unavailable):
+            match await ask_monitor(url, "jsz"):
+                case {"meta_cluster": {"cluster_size": int(count)}}:
+                    return count
+                case {"server_id": str()}:
+                    return 1
+    return None
 
 
 async def ask_monitor(url: str, page: str) -> Mapping[str, object]:

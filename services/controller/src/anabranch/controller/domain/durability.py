@@ -1,55 +1,73 @@
-"""Whether the NATS server keeps acknowledged messages. Pure.
+"""Where the metadata is stored, and whether the NATS servers keep what they acknowledge. Pure.
 
-The metadata is stored once, so an acknowledged message must be on the disk. By default the server
-syncs every two minutes, and a loss of power loses everything since. Only its monitoring port tells
-whether it syncs every write, as ``jetstream.config.sync_always`` (nats-server 2.10 to 2.15 include
-it in ``/jsz`` if it is set, and omit it otherwise).
+With one replica an acknowledged message must be on the disk, and with three a power cut may take
+all servers at once. By default a server syncs every two minutes, and a loss of power loses
+everything since. Only its monitoring port tells whether it syncs every write.
 """
 
-from collections.abc import Mapping
-
-from pydantic import BaseModel, ValidationError
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from anabranch.common.errors import MetadataNotSynced
+from anabranch.common.model.nats_server import MonitoredServer
 
 SYNC_SETTING = "ANABRANCH_CONTROLLER_NATS_SYNC"
 MONITOR_SETTING = "ANABRANCH_CONTROLLER_NATS_MONITOR_URL"
+REPLICAS = 3
 _UNLESS = f"or set {SYNC_SETTING}=unchecked if a loss of power may take the last metadata with it"
 
-
-class _StoreConfig(BaseModel):
-    sync_always: bool = False
+ReplicaSetting = Literal["auto", "1", "3"]
 
 
-class _JetStreamStatus(BaseModel):
-    server_id: str
-    config: _StoreConfig
-    disabled: bool = False
+def wanted_replicas(setting: ReplicaSetting, server_count: int | None) -> int:
+    """The replicas of each stream, given the number of servers; None: the number is unknown."""
+    if setting != "auto":
+        return int(setting)
+    return REPLICAS if server_count is not None and server_count >= REPLICAS else 1
 
 
-def check_synced(status: Mapping[str, object], connected_to: str) -> None:
-    """Require that the server with this `status` (`/jsz?config=1`) syncs every write.
+def check_synced(asked: Sequence[MonitoredServer], servers: Iterable[str]) -> None:
+    """Require that each of the `servers`, by name, that has answered syncs every write.
 
-    `connected_to` is the id of the server that holds the metadata. Raises MetadataNotSynced.
+    Raises MetadataNotSynced.
     """
-    try:
-        found = _JetStreamStatus.model_validate(status)
-    except ValidationError as error:
-        raise MetadataNotSynced(
-            "the NATS monitoring port's answer is not JetStream's state",
-            remedy=f"correct {MONITOR_SETTING}, {_UNLESS}",
-        ) from error
-    if found.server_id != connected_to:
-        raise MetadataNotSynced(
+    syncs = {server.name: server.syncs for server in asked}
+    for name in sorted(servers):
+        if not syncs.get(name, True):
+            raise MetadataNotSynced(
+                "the NATS server acknowledges metadata before it is on the disk",
+                remedy="write `sync_interval: always` into the block `jetstream` of the server's "
+                f"configuration, {_UNLESS}",
+                server=name,
+            )
+
+
+def doubt(
+    asked: Sequence[MonitoredServer], connected_to: str, servers: Iterable[str]
+) -> MetadataNotSynced | None:
+    """The error of a server that has not answered; None if all have.
+
+    These are the server with the id `connected_to`, and those named in `servers`. A later answer
+    may remove the doubt, because the server may be starting.
+    """
+    if not asked:
+        return MetadataNotSynced(
+            "the NATS monitoring port does not answer, so the durability of the metadata "
+            "is unknown",
+            remedy=f"give the server `http: …` and the controller {MONITOR_SETTING}, {_UNLESS}",
+        )
+    if all(server.server_id != connected_to for server in asked):
+        return MetadataNotSynced(
             "the NATS monitoring port belongs to another server",
             remedy=f"correct {MONITOR_SETTING}, {_UNLESS}",
-            monitored=found.server_id,
+            monitored=asked[0].server_id,
             connected=connected_to,
         )
-    if found.disabled or not found.config.sync_always:
-        raise MetadataNotSynced(
-            "the NATS server acknowledges metadata before it is on the disk",
-            remedy="write `sync_interval: always` into the block `jetstream` of the server's "
-            f"configuration, {_UNLESS}",
-            server=found.server_id,
+    for name in sorted(set(servers) - {server.name for server in asked}):
+        return MetadataNotSynced(
+            "no monitoring port of a NATS server that stores metadata answers",
+            remedy=f"name the monitoring URLs of all servers in {MONITOR_SETTING}, separated "
+            f"by commas, {_UNLESS}",
+            server=name,
         )
+    return None

@@ -9,6 +9,7 @@ import structlog
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import ProcessReplaced, StreamRewound, Unavailable
 from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.adapters.metadata_streams import MetadataStreams
 from anabranch.controller.periodic.job import Job, repeat
 from anabranch.controller.wiring.controller import Controller
 
@@ -19,7 +20,7 @@ PARTS = ("mirror", "membership", "commands", "queries", "buckets")
 _log = structlog.get_logger(__name__)
 
 
-async def serve(controller: Controller, lifetime: Lifetime) -> None:
+async def serve(controller: Controller, lifetime: Lifetime, streams: MetadataStreams) -> None:
     """Run until asked to stop, and finish the commands in hand first."""
     cluster = controller.cluster
     cluster.members.on_change(partial(cluster.report, lifetime))
@@ -50,6 +51,7 @@ async def serve(controller: Controller, lifetime: Lifetime) -> None:
         for periodic in controller.jobs.all:
             keep(periodic.name, partial(_repeat, controller, lifetime, periodic))
         keep("heads of shards", controller.heads.serve)
+        keep("replicas", streams.serve)
         keep("queries", controller.queries.serve)
         keep("notices", partial(_announce, controller))
         keep("sweep", partial(_sweep, controller, lifetime))

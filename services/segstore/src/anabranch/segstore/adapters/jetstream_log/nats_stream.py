@@ -32,6 +32,7 @@ from anabranch.common.adapters.jetstream_conditions import (
     WRONG_LAST_SEQUENCE_CODES,
 )
 from anabranch.common.adapters.jetstream_reader import StreamReader
+from anabranch.common.adapters.jetstream_streams import servers_of
 from anabranch.common.adapters.nats_connection import as_unavailable, when_lost
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import Unavailable
@@ -209,20 +210,10 @@ class NatsStream:
                 stream=self._name, cause=str(error.get("description")),
             )  # fmt: skip
         return StreamFacts(
-            _nanoseconds(facts["created"]), int(facts["state"]["last_seq"]), self._peers(facts)
+            _nanoseconds(facts["created"]),
+            int(facts["state"]["last_seq"]),
+            servers_of(facts, self._streams.client),
         )
-
-    def _peers(self, facts: dict[str, dict[str, object]]) -> tuple[str, ...]:
-        """The names of the servers; a server without a cluster is the one that answered."""
-        cluster = facts.get("cluster") or {}
-        names = [cluster.get("leader")]
-        replicas = cluster.get("replicas")
-        if isinstance(replicas, list):
-            names += [replica.get("name") for replica in replicas]
-        known = tuple(str(name) for name in names if name)
-        if known:
-            return known
-        return (str(self._streams.client._server_info.get("server_name", "")),)  # noqa: SLF001
 
     def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
         """See `RemoteStream`."""

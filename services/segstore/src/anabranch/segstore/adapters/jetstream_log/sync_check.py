@@ -8,8 +8,8 @@ a store sees it.
 
 from collections.abc import Sequence
 
-from anabranch.common.adapters.nats_monitor import ask_monitor
-from anabranch.common.errors import LogNotSynced, Unavailable
+from anabranch.common.adapters.nats_monitor import ask_servers
+from anabranch.common.errors import LogNotSynced
 
 MONITOR_SETTING = "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS"
 SYNC_SETTING = "ANABRANCH_SEGSTORE_LOG_SYNC"
@@ -27,12 +27,7 @@ class MonitoredSync:
         """Require that all servers with these names sync always. Raises LogNotSynced."""
         if self._synced.issuperset(peers):
             return
-        asked: dict[str, bool] = {}
-        for url in self._urls:
-            try:
-                asked.update([synced_server(await ask_monitor(url, "varz"))])
-            except Unavailable:
-                continue
+        asked = {one.name: one.syncs for one in await ask_servers(self._urls)}
         self._synced.update(name for name, synced in asked.items() if synced)
         for peer in peers:
             if peer in self._synced:
@@ -49,16 +44,6 @@ class MonitoredSync:
                 remedy=f"name the monitoring URLs of all servers in {MONITOR_SETTING}, {_UNLESS}",
                 server=peer,
             )
-
-
-def synced_server(answer: object) -> tuple[str, bool]:
-    """A server's name, and whether it syncs always, from its answer to `/varz`."""
-    match answer:
-        case {"server_name": str(name), "jetstream": {"config": {"sync_always": True}}}:
-            return name, True
-        case {"server_name": str(name)}:
-            return name, False
-    return "", False
 
 
 async def unchecked(peers: tuple[str, ...]) -> None:
