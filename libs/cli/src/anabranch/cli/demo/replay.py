@@ -1,9 +1,9 @@
 """Replays the rows of a source through a fresh embedded cluster, and reads them back.
 
 Each day is a transaction. A group of four readers reads the events while they are written; one of
-the readers is killed, and in a cluster of three stores one store loses its disk. Then the demo reads
-the events with the client and over HTTP and, after the cluster has stopped, with Spark from tier 2,
-unless its plan leaves that out.
+the readers is killed, and in a cluster of three stores one store loses its disk. Then the demo
+reads the events with the client and over HTTP and, after the cluster has stopped, with Spark from
+tier 2, unless its plan leaves that out.
 """
 
 import asyncio
