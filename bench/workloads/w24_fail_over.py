@@ -14,6 +14,7 @@ that are not in the stream at the end; the row is verified only if all are there
 
 import asyncio
 import signal
+from bisect import bisect_right
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -69,15 +70,8 @@ class Awaited:
 
     def first_answer_after(self, moment: float) -> float | None:
         """When the first event that was sent after the moment was acknowledged."""
-        for begun, acknowledged in zip(
-            reversed(self.begun), reversed(self.acknowledged), strict=True
-        ):
-            if begun <= moment:
-                break
-            found = acknowledged
-        else:
-            return None
-        return found if self.begun[-1] > moment else None
+        at = bisect_right(self.begun, moment)
+        return self.acknowledged[at] if at < len(self.acknowledged) else None
 
 
 class FailOver:

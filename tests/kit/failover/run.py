@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from anabranch.cli.up import embedded_cluster
@@ -47,11 +48,15 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TrialSettings:
-    """`directory` gets the cluster and, beside it, ledgers and notes."""
+    """`directory` gets the cluster and, beside it, ledgers and notes.
+
+    Faults follow one another for so many `seconds`, or until there were `faults_max`.
+    """
 
     directory: Path
     seconds: float
     seed: int
+    faults_max: int | None = None
     writers: int = 4
     callers: int = 2
     readers: int = 3
@@ -168,7 +173,7 @@ class _Trial:
     async def _strike(self, dealing: Faults, load: Load) -> None:
         ends_at_s = self._clock.monotonic() + self._settings.seconds
         async with asyncio.TaskGroup() as group:
-            for fault in faults(seeded(self._settings.seed)):
+            for fault in islice(faults(seeded(self._settings.seed)), self._settings.faults_max):
                 await self._clock.sleep(fault.pause_s)
                 if self._clock.monotonic() >= ends_at_s or not load.writers_run:
                     return
