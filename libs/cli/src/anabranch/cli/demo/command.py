@@ -70,10 +70,7 @@ def demo(
     json
         Print the report as one JSON object.
     """
-    if limit is not None and limit < 1:
-        raise InvalidRequest(
-            "the limit leaves no events to replay", remedy="use a limit of 1 or more"
-        )
+    _check_limit(limit)
     if not quick:
         check_flights_installed(spark=not no_spark)
     make_directory(out)
@@ -95,6 +92,13 @@ def demo(
         temporary=place if data_dir is None else None,
     )
     return run_and_report(running, Steps(console, clock), console=console, json=json)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidRequest(
+            "the limit leaves no events to replay", remedy="use a limit of 1 or more"
+        )
 
 
 def page_of(outcome: Outcome, failure: Failure | None) -> Page:
