@@ -66,6 +66,7 @@ async def test_a_cluster_comes_up_publishes_its_endpoints_and_stops_in_order(
     assert ["segstore", "gateway"] in downs
     assert ["controller", "segstore", "gateway"] in downs
     assert not (tmp_path / "endpoints.json").exists()
+    assert not list((tmp_path / "run").glob("*.pid"))
 
 
 async def test_a_killed_segment_store_is_started_again_with_the_same_endpoints(
@@ -75,9 +76,12 @@ async def test_a_killed_segment_store_is_started_again_with_the_same_endpoints(
     async with embedded_cluster(UpSettings(tmp_path), watch=watch, parts=stand_ins) as cluster:
         await cluster.wait_ready()
         before, (pid,) = cluster.endpoints, cluster.segstore_pids()
+        pid_file = tmp_path / "run" / "segstore.pid"
+        assert int(pid_file.read_text()) == pid
 
         os.kill(pid, signal.SIGKILL)
         await watch.wait_for_restart("segstore")
+        assert [int(pid_file.read_text())] == cluster.segstore_pids()
 
         assert cluster.endpoints == before
         assert cluster.segstore_pids() not in ([], [pid])

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -29,17 +30,26 @@ from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE
 from kit.controller_caller import Caller
-from kit.infra import NatsServer
 from kit.sim_segments import SimSegments
 
 TRY_S = 3.0
 PAUSE_S = 0.05
 
 
-class ControllerProcess:
-    """``python -m anabranch.controller`` on a NATS server."""
+class NatsAddress(Protocol):
+    """A NATS server or a cluster of them, as the controllers' settings name them."""
 
-    def __init__(self, name: str, nats: NatsServer, directory: Path, **more: str) -> None:
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def monitor_url(self) -> str: ...
+
+
+class ControllerProcess:
+    """``python -m anabranch.controller`` on NATS."""
+
+    def __init__(self, name: str, nats: NatsAddress, directory: Path, **more: str) -> None:
         self._port_file = directory / f"{name}.port"
         settings = {
             "NATS_URL": nats.url,
@@ -84,7 +94,7 @@ async def all_ready(processes: Sequence[ControllerProcess]) -> None:
 
 @contextmanager
 def controller_processes(
-    count: int, nats: NatsServer, directory: Path, **more: str
+    count: int, nats: NatsAddress, directory: Path, **more: str
 ) -> Iterator[list[ControllerProcess]]:
     """So many controllers; none outlives the block."""
     started: list[ControllerProcess] = []

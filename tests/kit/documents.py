@@ -3,7 +3,8 @@
 A fenced block whose info string is ``python run`` or ``sh run`` is executed; a block
 ``text output`` as the next one holds exactly what it prints. Python blocks of a document share
 one namespace and one event loop and may await at their top level, as in `python -m asyncio`;
-each shell block is a shell of its own that ends at the first command that fails.
+each shell block is a shell of its own that ends at the first command that fails. A program that it
+started in the background lives on, at the longest until the end of the document.
 """
 
 import ast
@@ -11,7 +12,9 @@ import asyncio
 import contextlib
 import inspect
 import io
+import os
 import re
+import signal
 import subprocess
 import traceback
 from collections.abc import Mapping, Sequence
@@ -73,6 +76,8 @@ class DocumentSession:
         self._environment = dict(environment)
         self._namespace: dict[str, object] = {"__name__": "__main__"}
         self._loop = asyncio.Runner()
+        self._groups: list[int] = []
+        """The process groups of the shell blocks."""
 
     def __enter__(self) -> Self:
         self._loop.__enter__()
@@ -84,6 +89,9 @@ class DocumentSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):  # it left nothing behind
+                os.killpg(group, signal.SIGTERM)
         self._loop.__exit__(kind, error, trace)
 
     def run(self, blocks: Sequence[Block]) -> None:
@@ -97,25 +105,27 @@ class DocumentSession:
                 )
 
     def _shell(self, block: Block) -> str:
-        try:
-            ended = subprocess.run(
-                ["sh", "-e", "-c", block.code],
-                cwd=self._folder,
-                env=self._environment,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                timeout=BLOCK_SECONDS_MAX,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as late:
-            raise BrokenDocument(f"{block.name}: the block does not end") from late
-        if ended.returncode:
+        with subprocess.Popen(
+            ["sh", "-e", "-c", block.code],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as shell:
+            self._groups.append(shell.pid)
+            try:
+                out, complaints = shell.communicate(timeout=BLOCK_SECONDS_MAX)
+            except subprocess.TimeoutExpired as late:
+                os.killpg(shell.pid, signal.SIGTERM)
+                raise BrokenDocument(f"{block.name}: the block does not end") from late
+        if shell.returncode:
             raise BrokenDocument(
-                f"{block.name}: the block ends with {ended.returncode}\n"
-                f"{ended.stdout}{ended.stderr}"
+                f"{block.name}: the block ends with {shell.returncode}\n{out}{complaints}"
             )
-        return ended.stdout
+        return out
 
     def _python(self, block: Block) -> str:
         printed = io.StringIO()

@@ -2,8 +2,8 @@
 
 import pytest
 
-import anabranch.segstore.shell.node.lifecycle as lifecycle
 from anabranch.common.errors import InvalidRequest
+from anabranch.segstore.shell.node import opening
 from kit.planted_container import HastyContainer
 from kit.store_scenario import random_store
 
@@ -17,7 +17,7 @@ def test_a_random_store_keeps_its_promises(seed: int) -> None:
 def test_a_container_that_acknowledges_pending_duplicates_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lifecycle, "Container", HastyContainer)
+    monkeypatch.setattr(opening, "Container", HastyContainer)
     caught = 0
     for seed in range(200):
         try:

@@ -6,7 +6,8 @@ Both are read as data, so that this needs no container engine: variables against
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import urlsplit
@@ -29,6 +30,8 @@ VOLUMES_OF_IMAGES = {"redis:": "/data"}
 """Images of others → what they declare as a volume."""
 _REACHED_BY_OTHERS = ("nats_url", "nats_monitor_url", "bind", "health_bind")
 """Settings that work on the loopback address everywhere but in a container."""
+_WITH_LOGS_IN_NATS = ("nats_monitor_urls",)
+"""Such settings of a store with ``journal=jetstream``."""
 
 Compose = Mapping[str, Any]
 
@@ -98,13 +101,15 @@ def _misfits(settings: type[ServiceSettings], environment: Mapping[str, str]) ->
     }
     for variable in unknown_variables(settings, environment):
         yield f"{variable} names no setting"
+    shared = given.get("journal") == "jetstream"
+    reached = (*_REACHED_BY_OTHERS, *(_WITH_LOGS_IN_NATS if shared else ()))
     for field, about in settings.model_fields.items():
         variable = prefix + field.upper()
         if field in given:
             continue
         if about.is_required():
             yield f"{variable} is required and missing"
-        elif field in _REACHED_BY_OTHERS and "127.0.0.1" in str(about.default):
+        elif field in reached and "127.0.0.1" in str(about.default):
             yield f"{variable} is missing, and its default reaches nobody outside the container"
     try:
         settings.model_validate(given)
@@ -220,6 +225,54 @@ def wrong_redis(compose: Compose) -> list[str]:
         if host is None or host not in compose["services"]:
             wrong.append(f"{name}: {variable} names no service of the compose file")
     return wrong
+
+
+def wrong_nats(compose: Compose) -> list[str]:
+    """Services that do not know every NATS server of the compose file, and logs with more copies
+    than there are servers."""
+    servers = {
+        name
+        for name, one in compose["services"].items()
+        if str(one.get("image", "")).startswith("nats:")
+    }
+    wrong = []
+    for name, service in compose["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            if "_NATS_" in variable and "_URL" in variable:
+                hosts = {str(urlsplit(url).hostname) for url in str(value).split(",")}
+                if hosts != servers:
+                    wrong.append(f"{name}: {variable} names {sorted(hosts)}")
+            if variable.endswith("_LOG_REPLICAS") and int(value) > len(servers):
+                wrong.append(f"{name}: {variable} is more than the NATS servers")
+    return wrong
+
+
+def wrong_routes(compose: Compose) -> list[str]:
+    """NATS servers of several that do not know each other, or that share a name or a volume."""
+    servers = {
+        name: one
+        for name, one in compose["services"].items()
+        if str(one.get("image", "")).startswith("nats:")
+    }
+    if len(servers) < 2:
+        return []
+    routes = ",".join(f"nats://{name}:6222" for name in servers)
+    wrong = []
+    for name, one in servers.items():
+        told = _options(one["command"])
+        if told.get("--routes") != routes or not told.get("--cluster"):
+            wrong.append(f"{name}: it must know the routes {routes}")
+        if told.get("--name") != name:
+            wrong.append(f"{name}: its name must be its own, and stay")
+    volumes = [mounts_of(one).get("/data") for one in servers.values()]
+    if None in volumes or len(set(volumes)) < len(volumes):
+        wrong.append(f"the NATS servers need a volume each: {volumes}")
+    return wrong
+
+
+def _options(command: Sequence[str]) -> dict[str, str]:
+    """The options of a command with their values."""
+    return {name: value for name, value in pairwise(command) if name.startswith("--")}
 
 
 def wrong_sharing(compose: Compose) -> list[str]:

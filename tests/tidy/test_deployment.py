@@ -11,6 +11,7 @@ from tidy import deployment
 from tidy.source import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+THREE: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "three.yml").read_text())
 LOOPBACK: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "loopback.yml").read_text())
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 PARTS = sorted(set(deployment.parts_of(COMPOSE).values()))
@@ -23,16 +24,88 @@ def compose() -> dict[str, Any]:
     return deepcopy(COMPOSE)
 
 
-def test_the_compose_file_fits_the_services() -> None:
+@pytest.mark.parametrize("compose", [COMPOSE, THREE], ids=["one", "three"])
+def test_the_compose_files_fit_the_services(compose: dict[str, Any]) -> None:
     assert sorted(path.name for path in (ROOT / "services").iterdir()) == PARTS
-    assert deployment.wrong_variables(COMPOSE, SETTINGS) == []
-    assert deployment.wrong_lifetimes(COMPOSE) == []
-    assert deployment.wrong_rights(COMPOSE) == []
-    assert deployment.wrong_limits(COMPOSE) == []
-    assert deployment.wrong_leftovers(COMPOSE) == []
-    assert deployment.wrong_sharing(COMPOSE) == []
-    assert deployment.wrong_redis(COMPOSE) == []
-    assert deployment.unowned_mounts(COMPOSE, DOCKERFILE) == []
+    assert deployment.wrong_variables(compose, SETTINGS) == []
+    assert deployment.wrong_lifetimes(compose) == []
+    assert deployment.wrong_rights(compose) == []
+    assert deployment.wrong_limits(compose) == []
+    assert deployment.wrong_leftovers(compose) == []
+    assert deployment.wrong_sharing(compose) == []
+    assert deployment.wrong_redis(compose) == []
+    assert deployment.wrong_nats(compose) == []
+    assert deployment.wrong_routes(compose) == []
+    assert deployment.unowned_mounts(compose, DOCKERFILE) == []
+
+
+def test_the_file_with_three_of_each_loses_nothing_with_one_of_them() -> None:
+    parts = deployment.parts_of(THREE)
+    for part in ("controller", "segstore"):
+        assert sum(one == part for one in parts.values()) == 3
+    for name in ("nats", "nats-2", "nats-3"):
+        assert name in THREE["services"]
+    stores = [THREE["services"][name] for name, part in parts.items() if part == "segstore"]
+    assert len({deployment.mounts_of(store)["/data"] for store in stores}) == 3
+    for store in stores:
+        told = store["environment"]
+        assert told["ANABRANCH_SEGSTORE_JOURNAL"] == "jetstream"
+        assert told["ANABRANCH_SEGSTORE_LOG_REPLICAS"] == 3
+    advertised = {store["environment"]["ANABRANCH_SEGSTORE_ADVERTISE"] for store in stores}
+    assert advertised == {f"{name}:9400" for name, part in parts.items() if part == "segstore"}
+
+
+def test_the_files_give_the_same_parts_the_same_rights() -> None:
+    kept = ("image", "cap_drop", "security_opt", "read_only", "mem_limit", "pids_limit", "tmpfs")
+    for name, one in COMPOSE["services"].items():
+        assert [one.get(key) for key in kept] == [THREE["services"][name].get(key) for key in kept]
+
+
+def spoilt(service: str, variable: str, value: object) -> dict[str, Any]:
+    compose = deepcopy(THREE)
+    compose["services"][service]["environment"][variable] = value
+    return compose
+
+
+@pytest.mark.parametrize(
+    ("service", "variable", "value", "complaint"),
+    [
+        ("gateway", "ANABRANCH_GATEWAY_NATS_URL", "nats://nats:4222", "names ['nats']"),
+        ("segstore-2", "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS", "http://nats:8222", "names"),
+        ("controller-3", "ANABRANCH_CONTROLLER_NATS_MONITOR_URL", "http://nats:8222", "names"),
+        ("segstore", "ANABRANCH_SEGSTORE_LOG_REPLICAS", 5, "more than"),
+    ],
+)
+def test_a_service_that_does_not_know_all_nats_servers_is_found(
+    service: str, variable: str, value: object, complaint: str
+) -> None:
+    (found,) = deployment.wrong_nats(spoilt(service, variable, value))
+    assert found.startswith(f"{service}: ")
+    assert complaint in found
+
+
+def test_a_store_with_logs_in_nats_must_know_the_monitoring_ports() -> None:
+    compose = deepcopy(THREE)
+    del compose["services"]["segstore"]["environment"]["ANABRANCH_SEGSTORE_NATS_MONITOR_URLS"]
+    (found,) = deployment.wrong_variables(compose, SETTINGS)
+    assert "reaches nobody outside" in found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("command", [*THREE["services"]["nats"]["command"]], "its name must be its own"),
+        ("command", THREE["services"]["nats-2"]["command"][:-1], "must know the routes"),
+        ("volumes", THREE["services"]["nats"]["volumes"], "a volume each"),
+    ],
+)
+def test_nats_servers_that_are_no_cluster_are_found(
+    key: str, value: object, complaint: str
+) -> None:
+    compose = deepcopy(THREE)
+    compose["services"]["nats-2"][key] = value
+    (found,) = deployment.wrong_routes(compose)
+    assert complaint in found
 
 
 def test_the_dockerfile_fits_the_project() -> None:

@@ -20,7 +20,7 @@ SEGSTORE = ROOT / "services/segstore/src/anabranch/segstore"
 ANSWERING = ("server", "handlers", "domain/container", "shell")
 AT_HOME = {
     "binary-not-found", "invalid-setting", "port-in-use", "revision-conflict", "object-exists",
-    "object-not-found", "process-replaced",
+    "object-not-found", "process-replaced", "session-over", "log-not-synced",
 }  # fmt: skip
 """What these folders raise and no client is told."""
 

@@ -80,6 +80,11 @@ class NatsCluster:
         """All monitoring ports, separated by commas."""
         return ",".join(server.monitor_url for server in self.servers)
 
+    @property
+    def monitor_url(self) -> str:
+        """The same, as a setting `…_NATS_MONITOR_URL` takes them."""
+        return self.monitor_urls
+
     def named(self, name: str) -> ClusteredServer:
         """The server with this name, such as the leader that a stream's description tells."""
         [found] = [server for server in self.servers if server.name == name]

@@ -1,5 +1,6 @@
 """Which addresses the checks use: options beat the environment, which beats the data directory."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from anabranch.cli.contexts import Context
@@ -40,6 +41,7 @@ def test_a_gateway_has_no_directory_here_unless_one_is_named() -> None:
     assert data_dir_of(FAR, None) is None
     assert data_dir_of(FAR, Path("/d")) == Path("/d")
     assert data_dir_of(HERE, None) == Path("/data")
+    assert data_dir_of(replace(FAR, beside="/e"), None) == Path("/e")
     assert place_of(FAR, Directory(), None, Named(), {}).gateway == "https://g.example"
 
 

@@ -40,6 +40,16 @@ def test_servers_that_all_sync_are_accepted_and_not_asked_again(answers: Answers
     run_at_once(sync.check(("n2",)))
 
 
+def test_a_server_that_died_after_the_store_began_needs_no_answer(answers: Answers) -> None:
+    answers |= {"http://1": answer("n1", synced=True), "http://2": answer("n2", synced=False)}
+    sync = MonitoredSync(["http://1", "http://2"])
+    run_at_once(sync.ask())
+    answers.clear()
+    run_at_once(sync.check(("n1",)))
+    with pytest.raises(LogNotSynced):
+        run_at_once(sync.check(("n1", "n2")))
+
+
 def test_one_server_that_does_not_sync_is_named(answers: Answers) -> None:
     answers |= {"http://1": answer("n1", synced=True), "http://2": answer("n2", synced=False)}
     with pytest.raises(LogNotSynced, match="before they are on the disk") as refused:

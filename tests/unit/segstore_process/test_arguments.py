@@ -30,12 +30,16 @@ def test_an_unknown_argument_is_refused() -> None:
     assert refusal.value.code == 2
 
 
-def test_the_number_of_replicas_comes_from_the_environment_as_text(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("count", ["1", "3"])
+def test_the_number_of_replicas_is_read_from_text(
+    monkeypatch: pytest.MonkeyPatch, count: str
 ) -> None:
-    monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", "3")
-    assert settings_of([]).log_replicas == 3
-    for wrong in ("2", "three"):
-        monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", wrong)
-        with pytest.raises(InvalidSetting):
-            settings_of([])
+    monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", count)
+    assert settings_of([]).log_replicas == int(count)
+
+
+@pytest.mark.parametrize("count", ["2", "three", ""])
+def test_another_number_of_replicas_is_refused(monkeypatch: pytest.MonkeyPatch, count: str) -> None:
+    monkeypatch.setenv("ANABRANCH_SEGSTORE_LOG_REPLICAS", count)
+    with pytest.raises(InvalidSetting):
+        settings_of([])

@@ -48,6 +48,14 @@ def test_a_store_in_memory_is_refused_where_a_journal_is(tmp_path: Path) -> None
         check_settings(_settings(tmp_path, journal="memory", tier2_url="memory:"))
 
 
+def test_a_log_that_outlives_the_machine_refuses_a_tier_2_that_does_not(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="outlive") as refused:
+        check_settings(_settings(tmp_path, journal="jetstream"))
+    assert "ANABRANCH_SEGSTORE_TIER2_LOSS=accepted" in refused.value.remedy
+    check_settings(_settings(tmp_path, journal="jetstream", tier2_loss="accepted"))
+    check_settings(_settings(tmp_path, journal="jetstream", tier2_url="s3://bucket"))
+
+
 def test_a_url_with_a_secret_is_refused_before_settings_are_logged(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as refused:
         check_settings(_settings(tmp_path, tier2_url="s3://bucket?secret_access_key=hush"))

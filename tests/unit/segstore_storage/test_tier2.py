@@ -33,7 +33,7 @@ from anabranch.common.tier2.page_index import PageIndex, encode_index
 from anabranch.common.tier2.state import Catalog, ChunkRef
 from anabranch.segstore.domain.storage.paging import PageLimits, head_of
 from anabranch.segstore.domain.storage.plan import ChunkLimits
-from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.opening import FEW_MANIFESTS, OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.chunk_faults import UnknownOutcomes
 from kit.container_driver import ManualTime
@@ -72,6 +72,20 @@ async def test_a_first_open_finds_an_empty_catalog_and_fences_with_manifest_one(
     tier_two = await _open(storage, 1, new_log=True)
     assert await catalog_of(tier_two) == Catalog()
     assert list(storage.objects) == ["c3/m/0000000001"]
+
+
+async def test_an_open_reads_many_manifests_in_their_order_and_finds_a_missing_one() -> None:
+    storage = MemoryChunkStorage()
+    count = 2 * FEW_MANIFESTS
+    for epoch in range(1, count + 1):
+        tier_two = await _open(storage, epoch, new_log=epoch == 1)
+        if epoch == 2:
+            await _flush(tier_two, small_container())
+    expected = await catalog_of(tier_two)
+    assert await catalog_of(await _open(storage, count + 1)) == expected != Catalog()
+    del storage.objects[manifest_name(3, 5)]
+    with pytest.raises(CorruptManifest):
+        await _open(storage, count + 2)
 
 
 async def test_an_empty_list_is_refused_if_the_container_has_a_log() -> None:

@@ -317,19 +317,29 @@ def test_a_health_reply_tells_readiness_and_why_not(
     assert read_health_reply(reply) == expected
 
 
-WRITE_ERROR = (
-    b'HTTP/1.1 503 x\r\n\r\n{"status": "unavailable", "error": "JetStream stream'
-    b" 'KV' write error: no space left on device\"}"
-)
+def unhealthy(*errors: tuple[str, str]) -> bytes:
+    told = [{"type": kind, "error": why} for kind, why in errors]
+    body = json.dumps({"status": "error", "errors": told}).encode()
+    return b"HTTP/1.1 503 x\r\n\r\n" + body
+
+
+WRITE = ("STREAM", "JetStream stream '$G > KV' write error: no space left on device")
+COPIED = ("STREAM", "JetStream stream '$G > KV' is not current: group node unhealthy")
+LOST = ("STREAM", "JetStream stream '$G > KV' could not be recovered")
+LEADERLESS = ("JETSTREAM", "JetStream has not established contact with a meta leader")
 
 
 @pytest.mark.parametrize(
     ("reply", "room", "ready", "serving", "stuck"),
     [
         (b'HTTP/1.1 200 OK\r\n\r\n{"status":"ok"}', True, True, False, False),
-        (WRITE_ERROR, True, False, True, True),
-        (WRITE_ERROR, False, False, True, False),
-        (b'HTTP/1.1 503 x\r\n\r\n{"error": "stream is recovering"}', True, False, True, False),
+        (unhealthy(WRITE), True, False, True, True),
+        (unhealthy(COPIED, WRITE), True, False, True, True),
+        (unhealthy(WRITE), False, False, True, False),
+        (unhealthy(LEADERLESS), True, False, True, False),
+        (unhealthy(COPIED), True, True, False, False),
+        (unhealthy(COPIED, LOST), True, False, True, False),
+        (unhealthy(), True, False, False, False),
         (b"", True, False, False, False),
         (b"HTTP/1.1 503 x\r\n\r\n[]", True, False, False, False),
     ],

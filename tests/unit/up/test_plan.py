@@ -227,6 +227,22 @@ def test_the_answer_of_a_former_process_says_nothing_about_the_present_one() -> 
     assert plan.probed(late, Answer(True), NOW + 1, process_since=NOW - 1) == late
 
 
+@pytest.mark.parametrize(
+    ("state", "calm"),
+    [
+        (STARTING, False),
+        (READY, True),
+        (PartState(Phase.RUNNING, since=NOW - 1, serving=True), False),
+        (SERVING, True),
+        (UNREADY, False),
+    ],
+)
+def test_a_part_is_asked_often_until_it_is_ready_and_seldom_afterwards(
+    state: PartState, *, calm: bool
+) -> None:
+    assert plan.is_calm(state, NOW) is calm
+
+
 def test_an_end_before_readiness_counts_as_a_failure() -> None:
     state = plan.ended(
         answered(plan.started(IDLE, NOW), Answer(False, "starting")), NOW, "exit code 1"

@@ -13,6 +13,11 @@ from anabranch.common.storage.location import ObjectOptions
 _MIB = 1024 * 1024
 
 
+def as_number(value: object) -> object:
+    """The number in a variable's text; anything else as it is, for the type to refuse."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 class SegstoreSettings(NatsSettings):
     """Sizes in bytes, times in seconds. One process serves one data directory."""
 
@@ -29,7 +34,7 @@ class SegstoreSettings(NatsSettings):
     """The home of the containers' logs. ``memory``: the store keeps nothing and writes no file; it
     requires the tier 2 ``memory:``. ``jetstream``: one NATS stream per container, so that any store
     can open it."""
-    log_replicas: Annotated[Literal[1, 3], BeforeValidator(int)] = 1
+    log_replicas: Annotated[Literal[1, 3], BeforeValidator(as_number)] = 1
     """The servers that store each log that is created, for ``journal=jetstream``."""
     log_sync: Literal["checked", "unchecked"] = "checked"
     """Whether an open requires that every server of a log syncs always."""

@@ -59,14 +59,13 @@ class Place:
 def data_dir_of(target: Target, option: Path | None) -> Path | None:
     """The data directory that belongs to the target; None: it is not known to be here.
 
-    An option beside an address names the directory of that cluster's files on this machine.
+    An option or variable beside an address names the directory of that cluster's files on this
+    machine.
     """
     if option is not None:
         return option
-    context = target.context
-    if context.data_dir:
-        return Path(context.data_dir)
-    return None
+    named = target.beside or target.context.data_dir
+    return Path(named) if named else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,19 @@ def _open_log(spec: PartSpec) -> BufferedWriter:
         ) from error
 
 
+def note_pid(spec: PartSpec, pid: int | None) -> None:
+    """Write the process id of a part for its user; None: the part has no process any more.
+
+    Errors of the disk are ignored, because no part needs the file.
+    """
+    if spec.pid_file is not None:
+        with contextlib.suppress(OSError):
+            if pid is None:
+                spec.pid_file.unlink(missing_ok=True)
+            else:
+                spec.pid_file.write_text(f"{pid}\n")
+
+
 def describe_exit(code: int) -> str:
     """A return code in words; a negative one is the signal that ended the process."""
     if code >= 0:

@@ -6,7 +6,7 @@ endpoints.json    addresses for clients; exists while the cluster is ready, unti
 nats-credentials.json  the NATS server's login; drawn once, kept afterwards
 nats/ segstore/   the state of record (tier 2 is segstore/tier2; the controller exports to it too);
                   further servers and stores have nats-2/, segstore-2/ …
-logs/ run/        files that may be deleted
+logs/ run/        files that may be deleted; run/segstore-2.pid holds that part's process id
 
 The directory belongs to one user: other users of the machine cannot enter it. Every file that a
 restart needs is durable before a part starts, so that a loss of power at any later moment leaves a

@@ -27,6 +27,8 @@ REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 class NatsProbe:
     """Ready if the port greets like a NATS server, and its monitoring port reports good health.
 
+    A server of several is ready when JetStream has a leader.
+
     After a failed write, the server keeps the error until it is restarted, which helps once the
     disk of `folder` has room.
     """
@@ -79,6 +81,8 @@ class PartSpec:
     probe: NatsProbe | RedisProbe | HealthProbe
     log_file: Path
     needs: tuple[str, ...] = ()
+    pid_file: Path | None = None
+    """The file in which users find the process id while the process runs."""
     irreplaceable: bool = False
     """The process alone holds its data, so a restart cannot bring it back."""
 
@@ -195,6 +199,7 @@ def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
         environment={},
         probe=NatsProbe(ports.client, ports.monitor, folder),
         log_file=plan.directory.log_file(name),
+        pid_file=plan.directory.run_file(f"{name}.pid"),
     )
 
 
@@ -221,6 +226,7 @@ def _redis(plan: ClusterPlan, program: Path) -> PartSpec:
         environment={},
         probe=RedisProbe(plan.redis_socket),
         log_file=plan.directory.log_file(REDIS),
+        pid_file=plan.directory.run_file(f"{REDIS}.pid"),
     )
 
 
@@ -309,5 +315,6 @@ def _service(
         environment={**environment, **telemetry, PORT_FILE_VARIABLE: str(port_file)},
         probe=HealthProbe(port_file),
         log_file=plan.directory.log_file(name),
+        pid_file=plan.directory.run_file(f"{name}.pid"),
         needs=plan.nats_names,
     )

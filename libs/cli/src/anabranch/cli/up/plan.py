@@ -204,6 +204,11 @@ def probed(state: PartState, answer: Answer, now: float, *, process_since: float
     )
 
 
+def is_calm(state: PartState, now: float) -> bool:
+    """Whether the part's next answer may wait: it is ready, or has not become so for long."""
+    return state.ready or (state.serving and now - state.since >= STUCK_SECONDS_MIN)
+
+
 def ended(state: PartState, now: float, how: str, excuse: str = "") -> PartState:
     """The state after the process ended, requested (STOPPING) or not.
 

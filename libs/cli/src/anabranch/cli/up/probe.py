@@ -14,6 +14,8 @@ PROBE_SECONDS_MAX = 0.5
 ROOM_SIZE_MIN = 4 * 1024 * 1024
 """A disk with less free space counts as full."""
 _WRITE_ERROR = "write error"
+_NOT_CURRENT = "is not current"
+_OF_STREAMS = ("STREAM", "CONSUMER")
 _STARTING = "starting"
 """The reason of a part of a service that waits for the service's other parts."""
 REPLY_SIZE_MAX = 64 * 1024
@@ -70,18 +72,25 @@ def read_health_reply(reply: bytes) -> tuple[bool, str]:
 
 
 def read_nats_health(reply: bytes, room: bool) -> Answer:
-    """The meaning of a NATS server's reply to `/healthz`.
+    """The meaning of a NATS server's reply to `/healthz?details=true`.
 
-    `room`: whether its disk takes writes, without which a restart would not help.
+    `room`: whether its disk takes writes, without which a restart would not help. A stream that is
+    not current, because it is being created or copied from other servers, says nothing about this
+    server.
     """
     head, _, body = reply.partition(b"\r\n\r\n")
     if head.startswith(b"HTTP/1.1 200 "):
         return Answer(True)
     try:
-        why = str(json.loads(body)["error"])
+        found = json.loads(body)
+        errors = [(str(one["type"]), str(one["error"])) for one in found["errors"]]
     except (ValueError, KeyError, TypeError):
         return Answer(False, "does not answer with its health")
-    return Answer(False, why, serving=True, stuck=room and _WRITE_ERROR in why)
+    stuck = [why for _, why in errors if _WRITE_ERROR in why]
+    if stuck:
+        return Answer(False, stuck[0], serving=True, stuck=room)
+    own = [why for kind, why in errors if kind not in _OF_STREAMS or _NOT_CURRENT not in why]
+    return Answer(False, own[0], serving=True) if own else Answer(bool(errors))
 
 
 async def _ask_nats(probe: NatsProbe) -> Answer:
@@ -92,7 +101,7 @@ async def _ask_nats(probe: NatsProbe) -> Answer:
         writer.close()
     if greeting != b"INFO ":
         return Answer(False, "answers, but not as a NATS server")
-    reply = await _get(probe.monitor_port, "/healthz")
+    reply = await _get(probe.monitor_port, "/healthz?details=true")
     return read_nats_health(reply, has_room(probe.folder))
 
 

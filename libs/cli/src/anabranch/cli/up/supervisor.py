@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from anabranch.cli.up import plan
-from anabranch.cli.up.child import Child, bound_log, error_told_in, last_line, spawn
+from anabranch.cli.up.child import Child, bound_log, error_told_in, last_line, note_pid, spawn
 from anabranch.cli.up.parts import PartSpec
 from anabranch.cli.up.probe import ask, has_room
 from anabranch.common.errors import AnabranchError, Unavailable
@@ -112,6 +112,7 @@ class Supervisor:
             how = child.end
             if how is not None:
                 del self._children[part]
+                note_pid(self._specs[part], None)
                 excuse = self._excuse_of(part, child)
                 now = self._clock.monotonic()
                 self._states[part] = plan.ended(self._states[part], now, how, excuse)
@@ -150,7 +151,7 @@ class Supervisor:
         for part, since, answer in answers:
             state = plan.probed(self._states[part], answer, now, process_since=since)
             self._states[part] = state
-            if state.ready or state.serving:
+            if plan.is_calm(state, now):
                 self._probe_due[part] = now + CALM_PROBE_SECONDS
 
     def _check_logs(self) -> None:
@@ -166,6 +167,7 @@ class Supervisor:
         match action:
             case plan.Start(part):
                 self._children[part] = await spawn(self._specs[part])
+                note_pid(self._specs[part], self._children[part].pid)
                 self._probe_due[part] = 0.0
                 self._states[part] = plan.started(state, now)
             case plan.Stop(part):

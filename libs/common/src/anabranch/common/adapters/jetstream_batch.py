@@ -37,9 +37,9 @@ from nats.aio.client import Client
 from nats.js.api import PubAck, RawStreamMsg
 
 from anabranch.common.adapters.jetstream_conditions import (
-    RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
     FirstFrom,
+    Waits,
     condition_headers,
     first_of_revision,
     has_id,
@@ -47,7 +47,6 @@ from anabranch.common.adapters.jetstream_conditions import (
 from anabranch.common.adapters.nats_connection import is_clustered, keeping_cancellation
 from anabranch.common.errors import (
     CorruptEvent,
-    OutcomeUnknown,
     Unavailable,
     WrongExpectedSequence,
 )
@@ -147,7 +146,8 @@ class AtomicBatches:
 
         Raises WrongExpectedSequence, OutcomeUnknown.
         """
-        deadline = self._clock.monotonic() + self._resolve_budget_s
+        clustered = is_clustered(self._client)
+        waits = Waits(self._clock, self._resolve_budget_s, refused=refused, clustered=clustered)
         while True:
             with suppress(Unavailable):  # The next round reads again, until the time is up.
                 following = [
@@ -163,13 +163,9 @@ class AtomicBatches:
                     _require_whole(appends, following)
                     return _sequences(first, appends)
                 moved = [at for at in zip(appends, following, strict=True) if at[1] is not None]
-                if moved or refused:
+                if moved or waits.is_refused():
                     raise _moved_on(*(moved[0] if moved else (appends[0], None)))
-            if self._clock.monotonic() >= deadline:
-                raise OutcomeUnknown(
-                    "no reply to a batch of messages in time", subject=appends[0].subject
-                )
-            await self._clock.sleep(RESOLVE_PAUSE_S)
+            await waits.pause(appends[0].subject)
 
 
 def _headers(one: Append, batch_id: str, number: int) -> dict[str, str]:

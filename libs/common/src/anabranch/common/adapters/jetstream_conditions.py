@@ -12,6 +12,7 @@ from anabranch.common.eventsourcing.message import (
     check_gate,
 )
 from anabranch.common.eventsourcing.ports import Gate
+from anabranch.common.runtime.clock import Clock
 
 WRONG_LAST_SEQUENCE_CODES = frozenset({10071, 10164})
 EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
@@ -19,6 +20,10 @@ EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 RESOLVE_PAUSE_S = 0.25
 """The pause between two attempts to find the outcome of an append."""
+IN_PROCESS_S_MAX = 1.0
+"""How long a message that is in process on a cluster may stay invisible. Servers refuse all others
+on its subject meanwhile, so a refusal may come before the message that caused it can be read."""
+IN_PROCESS_PAUSE_S = 0.02
 RESOLVE_COUNT_MAX = 100
 """The most messages of other writers that are searched for the own one."""
 
@@ -39,6 +44,27 @@ def condition_headers(
         EXPECTED_SEQUENCE_HEADER: str(gate.sequence),
         EXPECTED_SUBJECT_HEADER: gate.subject,
     }
+
+
+class Waits:
+    """The pauses of a search for the outcome of one append, which the server may have refused."""
+
+    def __init__(self, clock: Clock, budget_s: float, *, refused: bool, clustered: bool) -> None:
+        self._clock = clock
+        self._refused = refused
+        began = clock.monotonic()
+        self._deadline = began + budget_s
+        self._refusal_counts = began + (IN_PROCESS_S_MAX if clustered else 0.0)
+
+    def is_refused(self) -> bool:
+        """Whether the append was refused, and what caused it should be visible by now."""
+        return self._refused and self._clock.monotonic() >= self._refusal_counts
+
+    async def pause(self, subject: str) -> None:
+        """Wait before the next attempt. Raises OutcomeUnknown when the time is up."""
+        if self._clock.monotonic() >= self._deadline:
+            raise OutcomeUnknown("no reply to the append in time", subject=subject)
+        await self._clock.sleep(IN_PROCESS_PAUSE_S if self._refused else RESOLVE_PAUSE_S)
 
 
 async def first_of_revision(

@@ -33,8 +33,8 @@ from anabranch.common.adapters.jetstream_batch import AtomicBatches
 from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
     RESOLVE_COUNT_MAX,
-    RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
+    Waits,
     condition_headers,
     first_of_revision,
     has_id,
@@ -173,7 +173,7 @@ class JetStreamEventStore:
 
         Raises WrongExpectedSequence, OutcomeUnknown.
         """
-        deadline = self._clock.monotonic() + self._resolve_budget_s
+        waits = self._waits(refused=refused)
         while True:
             with suppress(Unavailable):  # The next round reads again, until the time is up.
                 first = await first_of_revision(
@@ -182,9 +182,9 @@ class JetStreamEventStore:
                 if first is not None and has_id(first, message.append_id):
                     assert first.seq is not None
                     return first.seq
-                if first is not None or refused:
+                if first is not None or waits.is_refused():
                     raise _moved_on(Gate(subject, expected_sequence), first)
-            await self._pause(subject, deadline)
+            await waits.pause(subject)
 
     async def _resolve_gated(
         self, subject: str, gate: Gate, append_id: str, *, refused: bool
@@ -193,7 +193,7 @@ class JetStreamEventStore:
 
         Raises WrongExpectedSequence, OutcomeUnknown.
         """
-        deadline = self._clock.monotonic() + self._resolve_budget_s
+        waits = self._waits(refused=refused)
         while True:
             with suppress(Unavailable):  # The next round reads again, until the time is up.
                 following = await self._first_from(gate.subject, gate.sequence + 1)
@@ -201,9 +201,9 @@ class JetStreamEventStore:
                 if mine is not None and has_id(mine, append_id):
                     assert mine.seq is not None
                     return await self._passed(gate, mine.seq)
-                if following is not None or refused:
+                if following is not None or waits.is_refused():
                     raise _moved_on(gate, following)
-            await self._pause(subject, deadline)
+            await waits.pause(subject)
 
     async def _passed(self, gate: Gate, sequence: int) -> int:
         """Return the sequence of a message that lies before any change of its gate.
@@ -215,10 +215,9 @@ class JetStreamEventStore:
             raise _moved_on(gate, following)
         return sequence
 
-    async def _pause(self, subject: str, deadline: float) -> None:
-        if self._clock.monotonic() >= deadline:
-            raise OutcomeUnknown("no reply to the append in time", subject=subject)
-        await self._clock.sleep(RESOLVE_PAUSE_S)
+    def _waits(self, *, refused: bool) -> Waits:
+        clustered = is_clustered(self._client)
+        return Waits(self._clock, self._resolve_budget_s, refused=refused, clustered=clustered)
 
     async def _find(self, subject: str, from_sequence: int, append_id: str) -> RawStreamMsg | None:
         """Find the own message among those of others. Raises Unavailable, OutcomeUnknown."""

@@ -26,6 +26,8 @@ from anabranch.common.adapters.counted_objects import (
 )
 from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
+    IN_PROCESS_PAUSE_S,
+    IN_PROCESS_S_MAX,
     RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
 )
@@ -201,8 +203,21 @@ class JetStreamObjectStore:
                 raise Unavailable("the object store refused", key=key, cause=str(error)) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise OutcomeUnknown("no reply to the write in time", key=key) from error
-        newest = await self._last(key)
-        raise _changed(key, revision, (newest.seq or 0) if newest is not None else 0)
+        raise _changed(key, revision, await self._conflicting(key, revision))
+
+    async def _conflicting(self, key: str, revision: int) -> int:
+        """The revision that a refused write met; 0 if the key has none. Raises Unavailable.
+
+        A cluster refuses a write also while another one is in process and cannot be read yet.
+        """
+        deadline = self._clock.monotonic() + IN_PROCESS_S_MAX
+        while True:
+            newest = await self._last(key)
+            found = (newest.seq or 0) if newest is not None else 0
+            is_last = not is_clustered(self._client) or self._clock.monotonic() >= deadline
+            if found != revision or is_last:
+                return found
+            await self._clock.sleep(IN_PROCESS_PAUSE_S)
 
     async def _first_after(self, key: str, revision: int, stored: int) -> int:
         """Return the sequence of an acknowledged write if no other message came before it.

@@ -29,11 +29,14 @@ BATCH_COUNT = 1024
 BATCH_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """The size of one request, so that large messages do not pile up before a slow reader."""
 PULL_EXPIRES_S = 30.0
-HEARTBEAT_S = 2.0
-LISTEN_S = 1.0
+HEARTBEAT_S = 1.0
+LISTEN_S = 0.5
 """How long a re-established connection can go unnoticed."""
 SILENCE_COUNT_MAX = 6
-"""Waits of `LISTEN_S` without even a heartbeat before the reader drops the consumer."""
+"""Waits of `LISTEN_S` without even a heartbeat before the reader drops the consumer.
+
+A consumer is on one server. If that dies, its readers get no news for so long, and a fail-over may
+wait for them."""
 CONSUMER_IDLE_S = 60.0
 READ_FAILURES_MAX = 5
 """The consecutive consumers that a finite read may lose."""

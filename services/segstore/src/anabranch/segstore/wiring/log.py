@@ -74,6 +74,7 @@ async def _opened_streams(
     await streams.listen()
     async with asyncio.TaskGroup() as group:
         loop = asyncio.get_running_loop()
+        asking = group.create_task(monitors.ask())
         sender = group.create_task(streams.run())
         log = StreamLog(streams, Around(clock, loop.call_soon, call_later, group.create_task), ids)
         try:
@@ -81,6 +82,7 @@ async def _opened_streams(
         finally:
             log.close()
             sender.cancel()
+            asking.cancel()
 
 
 @contextmanager

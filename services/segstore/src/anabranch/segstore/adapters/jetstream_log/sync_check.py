@@ -6,7 +6,7 @@ the store runs: the setting changes only with a restart of the server, after whi
 a store sees it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anabranch.common.adapters.nats_monitor import ask_servers
 from anabranch.common.errors import LogNotSynced
@@ -23,12 +23,20 @@ class MonitoredSync:
         self._urls = urls
         self._synced: set[str] = set()
 
+    async def ask(self) -> Mapping[str, bool]:
+        """Ask all servers, and return by name whether each one that answers syncs always.
+
+        A store asks at its start, so that a later open does not wait for a server that is dead.
+        """
+        asked = {one.name: one.syncs for one in await ask_servers(self._urls)}
+        self._synced.update(name for name, synced in asked.items() if synced)
+        return asked
+
     async def check(self, peers: tuple[str, ...]) -> None:
         """Require that all servers with these names sync always. Raises LogNotSynced."""
         if self._synced.issuperset(peers):
             return
-        asked = {one.name: one.syncs for one in await ask_servers(self._urls)}
-        self._synced.update(name for name, synced in asked.items() if synced)
+        asked = await self.ask()
         for peer in peers:
             if peer in self._synced:
                 continue

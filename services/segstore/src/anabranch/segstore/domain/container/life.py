@@ -20,6 +20,7 @@ from anabranch.common.errors import (
     AnabranchError,
     Corrupt,
     LogNotHere,
+    LogNotSynced,
     NoRoom,
     OutcomeUnknown,
     TierTwoNotHere,
@@ -99,8 +100,9 @@ class Rule:
 AFTER_FAILURE = (
     # another opening would find the same damage, or miss the same log or tier 2
     Rule((Corrupt, LogNotHere, TierTwoNotHere), 0, PlacementState.OFFLINE),
-    # a service without an answer, such as tier 2, or a full disk may recover by itself
-    Rule((Unavailable, OutcomeUnknown, NoRoom), None, PlacementState.DISABLED),
+    # a service without an answer, such as tier 2, or a full disk may recover by itself, and
+    # a server of a log that cannot be checked may only be away
+    Rule((Unavailable, OutcomeUnknown, NoRoom, LogNotSynced), None, PlacementState.DISABLED),
     Rule((AnabranchError,), RESTARTS_MAX, PlacementState.DISABLED),
 )
 

@@ -14,7 +14,7 @@ Of the snapshot only its index is read. Its pages are read on demand, and no oth
 them. `OpenContainerTierTwo` owns no state; every call returns a new `ContainerTierTwo`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from anabranch.common.errors import CorruptManifest, DiskFailed, SyncFailed, Unavailable
@@ -31,6 +31,7 @@ from anabranch.common.storage.objects import (
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.tier2.manifest import LogBinding, Manifest, encode_manifest
 from anabranch.common.tier2.page_index import HeldPage, PageIndex
+from anabranch.common.workflow.bounded import for_each
 from anabranch.segstore.domain.storage.directory import Directory
 from anabranch.segstore.domain.storage.fence import decide_fence, first_fence
 from anabranch.segstore.domain.storage.overlay import Overlay
@@ -41,6 +42,11 @@ from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, Loaded, Tie
 
 FENCE_ATTEMPTS_MAX = 16
 """An older owner can take the number once per flush; sixteen times in a row is another fault."""
+
+READS_AT_ONCE_MAX = 16
+"""Of manifests: an object store takes tens of milliseconds for each."""
+FEW_MANIFESTS = 16
+"""So many are read one after another."""
 
 
 class OpenContainerTierTwo:
@@ -123,12 +129,32 @@ class OpenContainerTierTwo:
             pages = await _held_pages(self._storage, index, self._limits.snapshots)
             directory, through = Directory(pages, index.applied_sequence), index.through
         overlay, size_bytes = Overlay(directory.applied_sequence), 0
+        read = await self._manifests(fence.container, range(through + 1, fence.number))
         for number in range(through + 1, fence.number):
-            manifest, size = await read_sized_manifest(self._storage, fence.container, number)
+            manifest, size = read[number]
             overlay.apply(manifest)
             size_bytes += size
         overlay.apply(fence)
         return Loaded(CatalogState(directory, overlay), size_bytes)
+
+    async def _manifests(
+        self, container: int, numbers: Sequence[int]
+    ) -> Mapping[int, tuple[Manifest, int]]:
+        """Manifests with their sizes, by number. Snapshots bound their count and size."""
+        found: dict[int, tuple[Manifest, int]] = {}
+
+        async def read(number: int) -> None:
+            try:
+                found[number] = await read_sized_manifest(self._storage, container, number)
+            except OSError as error:
+                raise DiskFailed("a manifest cannot be read", cause=str(error)) from error
+
+        if len(numbers) > FEW_MANIFESTS:
+            await for_each(numbers, READS_AT_ONCE_MAX, read)
+        else:
+            for number in numbers:
+                await read(number)
+        return found
 
 
 async def _held_pages(
