@@ -7,14 +7,16 @@ no expected place, no chain and no checksum, and there is no store between the p
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import PubAck, StorageType, StreamConfig, StreamInfo
 
+from anabranch.common.adapters.nats_monitor import ask_monitor
 from anabranch.common.contracts.subjects import log_stream
+from anabranch.common.errors import Unavailable
 
 STREAM = "BARE"
 SUBJECT = "bare.messages"
@@ -59,6 +61,15 @@ async def bare_stream(client: Client, replicas: int, window: int) -> AsyncIterat
         yield BareStream(context)
     finally:
         await context.delete_stream(STREAM)
+
+
+async def are_current(monitor_urls: Sequence[str]) -> bool:
+    """Whether the NATS servers with these monitoring ports have caught up in all their streams."""
+    try:
+        health = [await ask_monitor(url, "healthz") for url in monitor_urls]
+    except Unavailable:  # also an answer other than 200
+        return False
+    return all(found.get("status") == "ok" for found in health)
 
 
 async def leader_of_growing_log(client: Client, seconds: float = GROWTH_S) -> str:

@@ -27,7 +27,7 @@ from nats.aio.client import Client as NatsClient
 
 from anabranch.cli.perf.load.appends import append_one_by_one
 from anabranch.cli.up.held import HeldParts, store_at
-from anabranch.cli.up.parts import cluster_parts
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.hashing import container_of
@@ -38,7 +38,7 @@ from bench.clock import Stopwatch
 from bench.stats import percentile
 from bench.systems.anabranch import APART, Anabranch, AnabranchApart, AnabranchStream, shared_logs
 from bench.systems.port import Label, System
-from bench.systems.publish import leader_of_growing_log
+from bench.systems.publish import are_current, leader_of_growing_log
 from bench.workloads.port import Meter, holds_exactly
 
 KILLS = 5
@@ -85,6 +85,7 @@ class FailOver:
         self._stack = AsyncExitStack()
         self._cluster: Anabranch | None = None
         self._held: HeldParts
+        self._monitor_urls: list[str] = []
         self._nats: NatsClient
 
     async def __aenter__(self) -> Self:
@@ -147,12 +148,16 @@ class FailOver:
                 system.cluster(
                     {},
                     up=shared_logs(nats_servers=3, stores=3, controllers=2),
-                    parts=lambda plan: self._held.holdable(cluster_parts(plan)),
+                    parts=self._parts,
                 )
             )
             self._nats = await connect_nats(nats_target(self._cluster.endpoints_file), "bench-look")
             self._stack.push_async_callback(self._nats.close)
         return self._cluster
+
+    def _parts(self, plan: ClusterPlan) -> list[PartSpec]:
+        self._monitor_urls = plan.nats_monitor_url.split(",")
+        return self._held.holdable(cluster_parts(plan))
 
     async def _outage(self, stream: str, awaited: Awaited, clock: Stopwatch) -> float:
         """Kill once → seconds until the writer's next acknowledgement."""
@@ -173,7 +178,7 @@ class FailOver:
             for part in parts:
                 self._held.release(part)
         async with asyncio.timeout(PATIENCE_S):
-            while not await is_whole(cluster):  # noqa: ASYNC110  the cluster tells nobody
+            while not (await are_current(self._monitor_urls) and await is_whole(cluster)):  # noqa: ASYNC110  the cluster tells nobody
                 await asyncio.sleep(LOOK_S)
         return answered_at - killed_at
 

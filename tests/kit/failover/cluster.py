@@ -9,12 +9,14 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from anabranch.cli.up import EmbeddedCluster
 from anabranch.cli.up.held import HeldParts
 from anabranch.cli.up.supervisor import States
+from anabranch.common.adapters.nats_monitor import ask_monitor
+from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock
 from kit.failover.outages import Struck
 from kit.failover.plan import Fault, Kind, chosen
@@ -38,11 +40,14 @@ class Faults:
         held: HeldParts,
         states: Callable[[], States],
         clock: Clock,
+        *,
+        monitor_urls: Sequence[str],
     ) -> None:
         self._cluster = cluster
         self._held = held
         self._states = states
         self._clock = clock
+        self._monitor_urls = monitor_urls
         self._struck: set[str] = set()
 
     def _up(self, kind: str) -> list[str]:
@@ -59,9 +64,9 @@ class Faults:
     async def choose(self, fault: Fault) -> list[str]:
         """Wait until the fault may be dealt → the parts, from now on struck. Raises NotWhole."""
         if fault.kind.strikes_nats:
-            await self._until(self._is_nats_whole, "the NATS servers")
+            await self._nats_whole()
             await self._clock.sleep(CALM_S)
-            await self._until(self._is_nats_whole, "the NATS servers")
+            await self._nats_whole()
         if fault.kind.strikes_store:
             await self._until(lambda: len(self._up("segstore")) > 1, "the stores")
         if fault.kind.strikes_controller:
@@ -76,8 +81,15 @@ class Faults:
         self._struck.update(parts)
         return parts
 
-    def _is_nats_whole(self) -> bool:
-        return len(self._up("nats")) == len(self._all("nats"))
+    async def _nats_whole(self) -> None:
+        """Wait until all servers are up, and every server has all of its streams' messages."""
+        await self._until(lambda: len(self._up("nats")) == len(self._all("nats")), "NATS servers")
+        deadline_s = self._clock.monotonic() + WHOLE_S_MAX
+        for url in self._monitor_urls:
+            while not await is_current(url):
+                if self._clock.monotonic() > deadline_s:
+                    raise NotWhole(f"the streams of a NATS server were not current: {url}")
+                await self._clock.sleep(LOOK_S)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline_s = self._clock.monotonic() + WHOLE_S_MAX
@@ -136,6 +148,14 @@ class Faults:
     async def heal(self) -> None:
         """Wait until every part is ready. Raises NotWhole."""
         await self._until(lambda: all(state.ready for state in self._states().values()), "parts")
+
+
+async def is_current(url: str) -> bool:
+    """Whether the NATS server with this monitoring port has caught up in all of its streams."""
+    try:
+        return (await ask_monitor(url, "healthz")).get("status") == "ok"
+    except Unavailable:  # also an answer other than 200
+        return False
 
 
 def _kind(name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anabranch.cli.up import embedded_cluster
 from anabranch.cli.up.held import HeldParts
-from anabranch.cli.up.parts import cluster_parts
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.cli.up.supervisor import States
 from anabranch.client import Client, GroupStream, ReaderGroupConfig, connect
 from anabranch.common.errors import AnabranchError
@@ -105,13 +105,21 @@ class _Trial:
         holds = self._settings.directory / "holds"
         holds.mkdir()
         held = HeldParts(holds)
+        monitor_urls: list[str] = []
+
+        def parts(plan: ClusterPlan) -> list[PartSpec]:
+            monitor_urls[:] = plan.nats_monitor_url.split(",")
+            return held.holdable(cluster_parts(plan))
+
         async with embedded_cluster(
             trial_settings(self._settings.directory),
             watch=self._watch,
-            parts=lambda plan: held.holdable(cluster_parts(plan)),
+            parts=parts,
         ) as cluster:
             await cluster.wait_ready()
-            dealing = Faults(cluster, held, lambda: self._states, self._clock)
+            dealing = Faults(
+                cluster, held, lambda: self._states, self._clock, monitor_urls=monitor_urls
+            )
             async with connect(cluster.nats) as client:
                 await self._create(client)
                 load = Load(self._notes, str(cluster.endpoints_file), self._clock)

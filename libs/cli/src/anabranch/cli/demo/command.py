@@ -83,14 +83,7 @@ def demo(
         )
     clock, console = SystemClock(), Console(stderr=True, quiet=json)
     outcome = Outcome(plan, moment(clock.now_ms()), LEASE_MS)
-    running = Demo(
-        name="demo",
-        work=lambda steps: replay(outcome, steps, clock),
-        page=lambda failure: page_of(outcome, failure),
-        record=lambda page: record_of(outcome, page),
-        out=out,
-        temporary=place if data_dir is None else None,
-    )
+    running = _running(outcome, clock, temporary=place if data_dir is None else None)
     return run_and_report(running, Steps(console, clock), console=console, json=json)
 
 
@@ -99,6 +92,17 @@ def _check_limit(limit: int | None) -> None:
         raise InvalidRequest(
             "the limit leaves no events to replay", remedy="use a limit of 1 or more"
         )
+
+
+def _running(outcome: Outcome, clock: SystemClock, *, temporary: Path | None) -> Demo:
+    return Demo(
+        name="demo",
+        work=lambda steps: replay(outcome, steps, clock),
+        page=lambda failure: page_of(outcome, failure),
+        record=lambda page: record_of(outcome, page),
+        out=outcome.plan.out,
+        temporary=temporary,
+    )
 
 
 def page_of(outcome: Outcome, failure: Failure | None) -> Page:
