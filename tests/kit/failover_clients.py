@@ -207,8 +207,9 @@ class Writer:
         try:
             sent = self._first_sent[last]
             self._referee.appended(
-                self.segment, self.writer_id, last, message.length, reply.container_epoch, sent
-            )
+                self.segment, self.writer_id, last, message.length,
+                epoch=reply.container_epoch, sent=sent,
+            )  # fmt: skip
         except HistoryViolation as violation:
             self._problem = violation
         self._note(last)
