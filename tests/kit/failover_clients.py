@@ -207,9 +207,13 @@ class Writer:
         try:
             sent = self._first_sent[last]
             self._referee.appended(
-                self.segment, self.writer_id, last, message.length,
-                epoch=reply.container_epoch, sent=sent,
-            )  # fmt: skip
+                self.segment,
+                self.writer_id,
+                last,
+                length=message.length,
+                epoch=reply.container_epoch,
+                sent=sent,
+            )
         except HistoryViolation as violation:
             self._problem = violation
         self._note(last)

@@ -29,12 +29,22 @@ def _a_store(world: World) -> StoreProcess | None:
 
 
 def _pause(world: World, process: Process, ways: Ways) -> None:
-    """Pause at any moment, or just after something arrived, such as the answer to a beat."""
+    """Pause at any moment, or just after something arrived, such as the answer to a beat.
+
+    The servers may close a connection whose client takes nothing, so watches may lag afterwards.
+    """
     turns, seconds = world.rng.randint(0, 6), _some_s(world, PAUSE_S_MAX)
-    if world.rng.random() < 0.5:
+
+    def begin() -> None:
         process.pause_in(turns, seconds)
+        if world.rng.random() < 0.5:
+            ways.watches.break_off()
+            world.processes.later(seconds + 5.0 * world.rng.random(), ways.watches.mend)
+
+    if world.rng.random() < 0.5:
+        begin()
     else:
-        ways.buckets.at_next_arrival = lambda: process.pause_in(turns, seconds)
+        ways.buckets.at_next_arrival = begin
 
 
 def pause_store(world: World) -> bool:

@@ -51,7 +51,7 @@ class Referee:
         return Seen(view.length, view.numbers.get(writer_id, 0), self._epochs.get(container, 0))
 
     def appended(
-        self, segment: str, writer_id: bytes, last: int, length: int, *, epoch: int, sent: Seen
+        self, segment: str, writer_id: bytes, last: int, *, length: int, epoch: int, sent: Seen
     ) -> None:
         """An append, of which the last event was first sent at `sent`, is acknowledged by the owner
         of this container epoch. An older owner may confirm what it stored before."""

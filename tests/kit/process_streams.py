@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from anabranch.common.errors import Unavailable
 from anabranch.segstore.domain.log.stream.messages import Kind
-from anabranch.segstore.ports_stream import PublishRefused, PublishUnknown, StreamFacts
-from kit.sim_stream import SimServers
+from anabranch.segstore.ports_stream import StreamFacts
+from kit.sim_stream import Publication, SimServers, publish
 from kit.ways import Way
 
 T = TypeVar("T")
@@ -67,38 +67,9 @@ class ProcessStream:
         return await self._streams.ask(lambda: self._servers.facts(self._log_id))
 
     def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        servers, faults, way = self._servers, self._servers.faults, self._way
-
-        def hear(place: int | None) -> None:
-            if future.done():
-                return
-            if place is None:
-                future.set_exception(PublishUnknown())
-            elif place == 0:
-                future.set_exception(PublishRefused())
-            else:
-                future.set_result(place)
-
-        def answer(place: int | None) -> None:
-            if servers.happens(faults.unanswered):
-                servers.counts["answers lost"] += 1
-                return
-            way.send_back(lambda: hear(place))
-
-        def arrive() -> None:
-            servers.propose(self._log_id, kind, data, expected_last, answer)
-
-        if servers.happens(faults.lost):
-            servers.counts["publications lost"] += 1
-        elif servers.happens(faults.late):
-            servers.counts["publications late"] += 1
-            servers.later(faults.late_s_max, arrive)
-        else:
-            way.send(arrive)
-        if servers.happens(faults.told_unknown):
-            way.send_back(lambda: hear(None))
-        return future
+        message = Publication(self._log_id, kind, data, expected_last)
+        way = self._way
+        return publish(self._servers, message, send=way.send, send_back=way.send_back)
 
     async def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
         at = first

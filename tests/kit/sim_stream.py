@@ -166,6 +166,9 @@ class SimServers:
 CallAt = Callable[[float, Callable[[], None]], object]
 """Call after so many seconds; calls for one time keep their order."""
 
+Carry = Callable[[Callable[[], None]], object]
+"""Carry a message to the place where the function is called."""
+
 
 def _on_running_loop(seconds: float, callback: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
@@ -173,6 +176,55 @@ def _on_running_loop(seconds: float, callback: Callable[[], None]) -> None:
         loop.call_later(seconds, callback)
     else:
         loop.call_soon(callback)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A message for the stream of a log, which is to end at `expected_last`."""
+
+    log_id: str
+    kind: Kind
+    data: bytes
+    expected_last: int | None
+
+
+def publish(
+    servers: SimServers, message: Publication, *, send: Carry, send_back: Carry
+) -> asyncio.Future[int]:
+    """Publish a message as the running process, of which the two functions carry messages to the
+    servers and back. The faults of this moment may happen to it."""
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    faults = servers.faults
+
+    def hear(place: int | None) -> None:
+        if future.done():
+            return
+        if place is None:
+            future.set_exception(PublishUnknown())
+        elif place == 0:
+            future.set_exception(PublishRefused())
+        else:
+            future.set_result(place)
+
+    def answer(place: int | None) -> None:
+        if servers.happens(faults.unanswered):
+            servers.counts["answers lost"] += 1
+            return
+        send_back(lambda: hear(place))
+
+    def arrive() -> None:
+        servers.propose(message.log_id, message.kind, message.data, message.expected_last, answer)
+
+    if servers.happens(faults.lost):
+        servers.counts["publications lost"] += 1
+    elif servers.happens(faults.late):
+        servers.counts["publications late"] += 1
+        servers.later(faults.late_s_max, arrive)
+    else:
+        send(arrive)
+    if servers.happens(faults.told_unknown):
+        send_back(lambda: hear(None))
+    return future
 
 
 class SimClient:
@@ -255,42 +307,14 @@ class SimRemote:
         return self._servers.facts(self._log_id)
 
     def publish(self, kind: Kind, data: bytes, expected_last: int | None) -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        servers, faults = self._servers, self._servers.faults
-
-        def hear(place: int | None) -> None:
-            if future.done():
-                return
-            if place is None:
-                future.set_exception(PublishUnknown())
-            elif place == 0:
-                future.set_exception(PublishRefused())
-            else:
-                future.set_result(place)
-
-        def answer(place: int | None) -> None:
-            if servers.happens(faults.unanswered):
-                servers.counts["answers lost"] += 1
-                return
-            self._after(faults.way_s_max, lambda: hear(place))
-
-        def arrive() -> None:
-            servers.propose(self._log_id, kind, data, expected_last, answer)
-
-        if servers.happens(faults.lost):
-            servers.counts["publications lost"] += 1
-        elif servers.happens(faults.late):
-            servers.counts["publications late"] += 1
-            servers.later(faults.late_s_max, arrive)
-        else:
-            self._client.pass_on(lambda: servers.later(0.0, arrive))
-        if servers.happens(faults.told_unknown):
-            self._after(faults.way_s_max, lambda: hear(None))
-        return future
-
-    def _after(self, seconds_max: float, callback: Callable[[], None]) -> None:
-        """Call later in the process, which may sleep or be dead by then."""
-        self._servers.later(seconds_max, lambda: self._client.pass_on(callback))
+        servers, client = self._servers, self._client
+        way_s_max = servers.faults.way_s_max
+        return publish(
+            servers,
+            Publication(self._log_id, kind, data, expected_last),
+            send=lambda arrive: client.pass_on(lambda: servers.later(0.0, arrive)),
+            send_back=lambda hear: servers.later(way_s_max, lambda: client.pass_on(hear)),
+        )
 
     async def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
         await self._client.turn()
