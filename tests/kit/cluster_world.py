@@ -139,8 +139,11 @@ class ClusterWorld:
         self.sessions += 1
         return f"session-{self.sessions}"
 
-    def start_controller(self, name: str, *, leads: bool = False) -> RunningController:
-        """`leads`: its balancer believes that it leads, whoever leads."""
+    def start_controller(
+        self, name: str, *, leads: bool = False, drains_line: Line | None = None
+    ) -> RunningController:
+        """`leads`: its balancer believes that it leads, whoever leads. `drains_line`: its way to
+        the list of drained stores, if that is a way of its own."""
         line, clock = Line(), self.clock
         me = ControllerRecord(name, self._session(), pid=self.sessions)
         controllers = ThroughLine(self.controllers, line)
@@ -153,7 +156,7 @@ class ClusterWorld:
         )
         cluster = ThroughLine(self.cluster, line)
         leadership = Leadership(cluster, controllers, members, clock)
-        drains = Drains(cluster, clock)
+        drains = Drains(ThroughLine(self.cluster, drains_line or line), clock)
         placed_line = Line()
         placed = ThroughLine(self.placed, placed_line)
         placements = Placements(

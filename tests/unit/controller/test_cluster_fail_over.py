@@ -16,6 +16,7 @@ from anabranch.common.contracts.queries import DrainStore, UndrainStore
 from anabranch.common.errors import InvalidRequest, NodeNotFound
 from anabranch.common.model.cluster import JETSTREAM, PlacementState
 from kit.cluster_world import ClusterWorld, RunningController, desk_of, in_a_world
+from kit.cut_off import Line
 
 FAILED_OVER_S = 4.5
 
@@ -103,6 +104,33 @@ def test_a_store_that_beats_just_before_its_session_is_ended_keeps_it() -> None:
         stored = await world.nodes.get("s0")
         assert stored is not None
         assert node_from_bytes(stored.value) == alive
+        assert await world.placements() == before
+
+    in_a_world(test)
+
+
+def test_a_store_that_serves_under_another_session_keeps_its_containers_from_a_lagging_leader() -> (
+    None
+):
+    async def test(world: ClusterWorld) -> None:
+        controller = world.start_controller("c", drains_line=Line())
+        stores = [world.start_store(f"s{n}", JETSTREAM) for n in range(2)]
+        await world.run(3)
+        desk = desk_of(controller)
+        await desk.drain(DrainStore(node_id="s1"))
+        await world.run(20)
+        assert set((await world.owners()).values()) == {"s0"}
+        stores[0].line.cut = True
+        await world.run(FAILED_OVER_S)
+        assert (await record(world, "s0"))[0]
+        assert set((await world.owners()).values()) == {"s0"}, "no other store may have them"
+        controller.line.lagging = True
+        stores[0].line.cut = False
+        await world.run(0.9)
+        assert not (await record(world, "s0"))[0]
+        before = await world.placements()
+        await desk.drain(UndrainStore(node_id="s1"))
+        await world.run(0.9)
         assert await world.placements() == before
 
     in_a_world(test)

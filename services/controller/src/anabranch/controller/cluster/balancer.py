@@ -11,7 +11,7 @@ Unix time in milliseconds at which the old one was judged dead.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, assert_never
 
@@ -50,6 +50,10 @@ FORGET_S = 600.0
 """A fail-over whose container was not opened for so long is not measured."""
 
 _log = structlog.get_logger(__name__)
+
+
+async def _always() -> bool:
+    return True
 
 
 class Lead(Protocol):
@@ -184,8 +188,20 @@ class Balancer:
         )
 
     async def _fail_over(self, action: FailOver, found: Placement) -> None:
+        """Give the container away, if the session of its store is still the one that is over.
+
+        Records and placements come from two watches, of which one may lag, so the store may serve
+        the container under another session by now. It takes no epoch before the first beat of a
+        session is confirmed. If its record is unchanged after the placement was read, then an epoch
+        that it takes changes that placement, and this change fails.
+        """
         judged_ms = self._members.down_since.get(found.owner)
-        if not await self._change(action, found, failed_over(found, action.store)):
+
+        async def still_over() -> bool:
+            return judged_ms is None or await self._members.is_still_over(found.owner)
+
+        changed = failed_over(found, action.store)
+        if not await self._change(action, found, changed, provided=still_over):
             return
         self.counts.fail_overs["failed" if judged_ms is None else "dead",] += 1
         if judged_ms is not None:
@@ -202,13 +218,20 @@ class Balancer:
                 del self._waiting[container]
 
     async def _change(
-        self, action: Assignment, decided_upon: Placement, changed: Placement
+        self,
+        action: Assignment,
+        decided_upon: Placement,
+        changed: Placement,
+        *,
+        provided: Callable[[], Awaitable[bool]] = _always,
     ) -> bool:
         """Change the placement, unless it has changed since the decision; returns whether it
-        did."""
+        did. `provided` is asked between the read of the placement and its change."""
         key = placement_key(action.container)
         stored = await self._objects.get(key)
         if stored is None or placement_from_bytes(stored.value) != decided_upon:
+            return False
+        if not await provided():
             return False
         try:
             await self._objects.update(key, placement_to_bytes(changed), stored.revision)

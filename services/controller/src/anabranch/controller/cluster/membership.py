@@ -260,6 +260,14 @@ class Membership:
         _log.warning("ended the session of a dead store", store=store, session=record.session)
         return True
 
+    async def is_still_over(self, store: str) -> bool:
+        """Whether the store's record is the one by which its session is over. Raises Retry."""
+        found = self.standing(Kind.STORE, store)
+        if found is None or not found.seen.ended:
+            return False
+        stored = await self._records.nodes.get(store)
+        return stored is not None and stored.revision == found.seen.revision
+
     async def leave(self) -> None:
         """Delete this controller's record, after `serve` has ended in order."""
         await self._beats.end(None)
