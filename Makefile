@@ -121,7 +121,8 @@ check: setup
 
 ## make bench     WORKLOADS=W1,W2,W3… [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
 # W13 starts Spark, W14 to W16 are about the control plane, W17 to W19 about the client and reader
-# groups, W20 to W22 about key-value tables: measured when they are named.
+# groups, W20 to W22 about key-value tables, W23 and W24 about logs on JetStream: measured when they
+# are named.
 WORKLOADS ?= W1,W2,W3,W4,W5,W6,W7,W10,W11,W12
 .PHONY: bench
 bench: setup
@@ -154,6 +155,12 @@ KILLS ?= 50
 .PHONY: chaos
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
+
+## make failover  MINUTES (10) of kills and pauses in a cluster of three stores and NATS servers
+MINUTES ?= 10
+.PHONY: failover
+failover: setup
+	PYTHONPATH=tests $(BIN)/python -m kit.failover --minutes $(MINUTES) $(ARGS)
 
 ## make powerloss  the power of ROUNDS (20) fresh clusters is cut; all that was acknowledged is there
 ROUNDS ?= 20

@@ -36,6 +36,8 @@ from bench.workloads.w19_rebalance import Rebalance
 from bench.workloads.w20_conditional_put import DistinctKeys, SharedKeys
 from bench.workloads.w21_table_bulk import GetHot, GetMany, PutMany, ScanAll, ScanArrow
 from bench.workloads.w22_table_restart import TableRestart
+from bench.workloads.w23_shared_log import SharedLog, SharedLogAwaited
+from bench.workloads.w24_fail_over import FailOver
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -108,6 +110,10 @@ def workloads(names: Sequence[str]) -> list[Workload]:
             ScanArrow(once, RIVALS),
         ),
         "W22": (TableRestart(),),
+        "W23": tuple(
+            make(replicas) for replicas in (1, 3) for make in (SharedLog, SharedLogAwaited)
+        ),
+        "W24": (FailOver(with_nats=False), FailOver(with_nats=True)),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

@@ -18,6 +18,7 @@ from pathlib import Path
 from anabranch.cli.perf.load.appends import take
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.supervisor import States
 from anabranch.client import Client, EventWriter, ReaderSettings, TableSettings, connect
 from anabranch.common.errors import BufferFull
 from bench.case import Case
@@ -28,7 +29,23 @@ SCOPE = "bench"
 APART = "apart"
 TIER_TWO = Path("segstore/tier2")
 _NEVER = str(2**50)
-_PARTS = ("nats", "controller", "segstore", "gateway")
+_MEASURED = ("nats", "controller", "segstore", "gateway")
+"""How the names of the parts begin whose processor time counts."""
+Parts = Callable[[ClusterPlan], Sequence[PartSpec]]
+
+ONE_OF_EACH = UpSettings(data_dir=None)
+"""A controller, a store and a NATS server."""
+
+
+def shared_logs(nats_servers: int, stores: int = 1, controllers: int = 1) -> UpSettings:
+    """A cluster with its logs on JetStream, each on every NATS server, of which it has 1 or 3."""
+    return UpSettings(
+        data_dir=None,
+        store_count=stores,
+        controller_count=controllers,
+        nats_count=nats_servers,
+        log="jetstream",
+    )
 
 
 def flushing(flush_bytes: int) -> Mapping[str, str]:
@@ -171,46 +188,68 @@ async def _transact(writer: EventWriter, events: Sequence[bytes]) -> None:
 class Anabranch:
     """An embedded cluster with its own data directory and NATS server."""
 
-    def __init__(self, settings: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: str,
+        environment: Mapping[str, str],
+        *,
+        up: UpSettings = ONE_OF_EACH,
+        parts: Parts = cluster_parts,
+    ) -> None:
         self.label = Label("anabranch", settings, "D2")
         self._environment = environment
+        self._up = up
+        self._plan_parts = parts
         self._numbers = count(1)
         self._cluster: EmbeddedCluster | None = None
         self._client: Client | None = None
+        self.part_names: list[str] = []
+        """The services and the NATS servers of the cluster."""
+        self.states: States = {}
+        """The supervisor's view of all parts."""
 
     @asynccontextmanager
     async def run(self, directory: Path) -> AsyncIterator[None]:
-        settings = UpSettings(data_dir=directory / "cluster")
-        async with embedded_cluster(settings, parts=self._parts) as cluster:
+        settings = replace(self._up, data_dir=directory / "cluster")
+        async with embedded_cluster(settings, watch=self._watch, parts=self._parts) as cluster:
             await cluster.wait_ready()
             async with connect(cluster.nats, name="bench") as client:
                 await client.scopes.create(SCOPE)
                 self._cluster, self._client = cluster, client
                 yield
 
+    def _watch(self, states: States) -> None:
+        self.states = dict(states)
+
     def _parts(self, plan: ClusterPlan) -> list[PartSpec]:
-        return [
+        parts = [
             replace(part, environment={**part.environment, **self._environment})
-            if part.name == "segstore"
+            if part.name.startswith("segstore")
             else part
-            for part in cluster_parts(plan)
+            for part in self._plan_parts(plan)
         ]
+        names = [part.name for part in parts]
+        self.part_names = [name for name in names if name.startswith(_MEASURED)]
+        return parts
 
     def pids(self) -> list[int]:
+        return [pid for part in self.part_names for pid in self.pids_of(part)]
+
+    @property
+    def embedded(self) -> EmbeddedCluster:
+        """The cluster while it runs."""
         assert self._cluster is not None, "the cluster does not run"
-        return [pid for part in _PARTS for pid in self._cluster.pids(part)]
+        return self._cluster
 
     @property
     def endpoints_file(self) -> Path:
         """What clients connect by."""
-        assert self._cluster is not None, "the cluster does not run"
-        return self._cluster.endpoints_file
+        return self.embedded.endpoints_file
 
     @property
     def data_dir(self) -> Path:
         """Where the cluster's parts keep their data."""
-        assert self._cluster is not None, "the cluster does not run"
-        return self._cluster.data_dir
+        return self.embedded.data_dir
 
     @property
     def client(self) -> Client:
@@ -220,8 +259,7 @@ class Anabranch:
 
     def pids_of(self, part: str) -> list[int]:
         """The processes of one part."""
-        assert self._cluster is not None, "the cluster does not run"
-        return self._cluster.pids(part)
+        return self.embedded.pids(part)
 
     def signal(self, part: str, how: signal.Signals) -> None:
         """Send a signal to the processes of one part, which are started again if they end."""
@@ -243,10 +281,9 @@ class Anabranch:
         case: Case,  # noqa: ARG002
         segments: int = 1,
     ) -> AsyncIterator[AnabranchStream]:
-        assert self._cluster is not None, "the cluster does not run"
         async with self.named_stream(segments) as name, self.client.writer(name) as writer:
             flushes = not NOT_FLUSHING.items() <= self._environment.items()
-            yield AnabranchStream(self.client, name, writer, self._cluster, flushes=flushes)
+            yield AnabranchStream(self.client, name, writer, self.embedded, flushes=flushes)
 
     @asynccontextmanager
     async def table(self, settings: TableSettings | None = None) -> AsyncIterator[AnabranchTable]:
@@ -272,12 +309,18 @@ class AnabranchApart:
         yield
 
     @asynccontextmanager
-    async def cluster(self, environment: Mapping[str, str]) -> AsyncIterator[Anabranch]:
-        """A cluster that runs while the block lasts; its store has this environment."""
+    async def cluster(
+        self,
+        environment: Mapping[str, str],
+        *,
+        up: UpSettings = ONE_OF_EACH,
+        parts: Parts = cluster_parts,
+    ) -> AsyncIterator[Anabranch]:
+        """A cluster that runs while the block lasts; its stores have this environment."""
         assert self._directory is not None, "not run"
         own = self._directory / str(next(self._numbers))
         own.mkdir()
-        cluster = Anabranch(APART, environment)
+        cluster = Anabranch(APART, environment, up=up, parts=parts)
         async with cluster.run(own):
             yield cluster
         shutil.rmtree(own)

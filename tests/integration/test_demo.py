@@ -39,3 +39,21 @@ async def test_the_quick_demo_proves_its_guarantees_without_the_optional_package
     assert report["plots"] == []
     assert {path.name for path in out.iterdir()} == {"report.html", "report.json"}
     assert data.exists()
+
+
+async def test_the_demo_on_jetstream_survives_the_loss_of_a_store_and_its_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, data = tmp_path / "out", tmp_path / "data"
+    options = ("--quick", "--limit", str(ROWS), "--out", str(out), "--data-dir", str(data))
+
+    ended = await CommandLine(capsys).run("demo", *options, "--cluster", "jetstream")
+
+    assert ended.code == 0, ended.err
+    report = json.loads((out / "report.json").read_text())
+    zeros = ("missing", "duplicates", "out_of_order", "changed")
+    assert {name: report[name] for name in zeros} == dict.fromkeys(zeros, 0)
+    assert report["transactions"]["torn"] == 0
+    assert report["loss"]["containers"] > 0
+    assert 0 < report["loss"]["takeover_seconds"] < 60
+    assert report["longest_pause_seconds"] > 0

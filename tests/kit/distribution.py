@@ -20,6 +20,7 @@ LONGEST = (
     "tests/integration/spark/test_spark.py",
     "tests/integration/test_cluster_members.py",
     "tests/integration/test_documents.py",
+    "tests/integration/controller/test_three_nats.py",
     "tests/integration/controller/test_buckets.py",
     "tests/integration/test_up_command.py",
     "tests/integration/test_cluster_on_s3.py",

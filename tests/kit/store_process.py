@@ -78,13 +78,21 @@ class Cluster:
     async def opened(self, container_epoch: int) -> Placement:
         """The placement, once it is open under at least this epoch and its owner serves it."""
         async with asyncio.timeout(START_DEADLINE_S):
-            async for stored in self.objects(subjects.PLACEMENTS_BUCKET).watch():
-                if stored is not None:
-                    found = placement_from_bytes(stored.value)
-                    is_open = found.state is PlacementState.OPEN
-                    if is_open and found.container_epoch >= container_epoch:
-                        await self._served()
-                        return found
+            while True:
+                try:
+                    found = await self._open_under(container_epoch)
+                except Unavailable:
+                    continue  # NATS was away; the watch begins anew
+                await self._served()
+                return found
+
+    async def _open_under(self, container_epoch: int) -> Placement:
+        async for stored in self.objects(subjects.PLACEMENTS_BUCKET).watch():
+            if stored is not None:
+                found = placement_from_bytes(stored.value)
+                is_open = found.state is PlacementState.OPEN
+                if is_open and found.container_epoch >= container_epoch:
+                    return found
         raise AssertionError
 
     async def _served(self) -> None:

@@ -18,25 +18,48 @@ from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, cr
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.contracts import commands, subjects
 from anabranch.common.contracts.commands import Command
-from anabranch.common.errors import MetadataNotSynced, OutcomeUnknown, Unavailable
+from anabranch.common.contracts.transactions import (
+    BeginTransaction,
+    CommitTransaction,
+    DescribeTransaction,
+    TransactionBegun,
+    TransactionDescription,
+    TransactionQuery,
+)
+from anabranch.common.errors import (
+    AnabranchError,
+    MetadataNotSynced,
+    OutcomeUnknown,
+    Unavailable,
+)
 from anabranch.common.eventsourcing.ports import NewMessage
+from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.model.names import StreamRef, stream_ref
 from anabranch.common.model.nats_server import serving_servers
 from anabranch.common.model.stream import StreamState
+from anabranch.common.model.transaction import TransactionState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
-from anabranch.controller.adapters.metadata_streams import MetadataStreams, Replication
+from anabranch.controller.adapters.metadata_streams import BUCKETS, MetadataStreams, Replication
 from kit.control_processes import (
     StoresOnNats,
     StubbornCaller,
     all_ready,
     controller_processes,
 )
+from kit.controller_caller import Caller
 from kit.infra.nats_cluster import ClusteredServer, NatsCluster
+from kit.thorough import some_of
 
 SECONDS_MAX = 150
 SHORT_S = 1.0
 PAUSE_S = 0.2
+STREAMS = (
+    *map(subjects.event_stream, range(SHARD_COUNT)),
+    subjects.COMMAND_STREAM,
+    subjects.PARKED_STREAM,
+    *(f"KV_{bucket}" for bucket in BUCKETS),
+)
 SUBJECT = "ana.evt.3.scope.kept"
 
 
@@ -69,8 +92,7 @@ async def test_streams_of_one_replica_get_three_in_place_and_never_fewer(
     await streams(client, three_nats).prepare()
 
     found = await replicas(client)
-    assert subjects.event_stream(0) in found
-    assert f"KV_{subjects.CONTROLLERS_BUCKET}" in found
+    assert found.keys() >= set(STREAMS)
     assert set(found.values()) == {3}
     assert [one.revision for one in await store.load(SUBJECT)] == [1]
     await create_streams(client, 1)
@@ -105,18 +127,17 @@ async def test_nothing_is_taken_for_missing_while_no_majority_is_there(
     try:
         async with asyncio.timeout(SECONDS_MAX):
             await connected_again(client)
-            for _ in range(3):
-                with pytest.raises(Unavailable):
-                    await create_bucket(client, "more", 3)
-                with pytest.raises((Unavailable, OutcomeUnknown)):
-                    await hurried.append(SUBJECT, 1, message(2))
-                # A leader answers for some seconds after it has lost the others.
-                with suppress(Unavailable):
-                    assert await hurried.last_sequence(3) == 1
-                with suppress(Unavailable):
-                    assert [one.revision for one in await hurried.load(SUBJECT)] == [1]
-                with suppress(Unavailable):
-                    assert await objects.get("kept") is not None
+            with pytest.raises(Unavailable):
+                await create_bucket(client, "more", 3)
+            with pytest.raises((Unavailable, OutcomeUnknown)):
+                await hurried.append(SUBJECT, 1, message(2))
+            # A leader answers for some seconds after it has lost the others.
+            with suppress(Unavailable):
+                assert await hurried.last_sequence(3) == 1
+            with suppress(Unavailable):
+                assert [one.revision for one in await hurried.load(SUBJECT)] == [1]
+            with suppress(Unavailable):
+                assert await objects.get("kept") is not None
     finally:
         three_nats.restore()
     async with asyncio.timeout(SECONDS_MAX):
@@ -136,13 +157,17 @@ async def test_controllers_continue_while_each_server_is_killed_wiped_and_back(
         async with asyncio.timeout(SECONDS_MAX):
             await all_ready(processes)
             await caller.perform(commands.CreateScope(command_id="scope", scope="s"))
+            for server in three_nats.servers:
+                await caught_up(client, server)
             made: list[StreamRef] = []
-            for number, server in enumerate(three_nats.servers):
+            for number, server in enumerate(some_of(three_nats.servers, 3)):
                 before, during = (stream_ref(f"s/{when}{number}") for when in ("a", "b"))
                 await caller.perform(create(before))
+                begun = await begin(client, before)
                 server.kill()
                 server.wipe()
                 await caller.perform(create(during))
+                await commit(client, begun)
                 await asyncio.to_thread(server.start)
                 await caught_up(client, server)
                 made += [before, during]
@@ -154,6 +179,30 @@ def create(ref: StreamRef) -> Command:
     return commands.CreateStream(
         command_id=f"create-{ref.stream}", scope=ref.scope, stream=ref.stream
     )
+
+
+async def begin(client: Client, ref: StreamRef) -> TransactionQuery:
+    query = BeginTransaction(scope=ref.scope, stream=ref.stream)
+    begun = await Caller(client).ask("begin_transaction", query, TransactionBegun)
+    return TransactionQuery(
+        scope=ref.scope, stream=ref.stream, transaction_id=begun.transaction.transaction_id
+    )
+
+
+async def commit(client: Client, begun: TransactionQuery) -> None:
+    """Commit, and wait until the transaction is committed."""
+    caller, query = Caller(client), begun.model_dump()
+    while True:
+        with suppress(AnabranchError, nats.errors.Error, TimeoutError):
+            await caller.ask(
+                "commit_transaction", CommitTransaction(**query), TransactionDescription
+            )
+            found = await caller.ask(
+                "describe_transaction", DescribeTransaction(**query), TransactionDescription
+            )
+            if found.transaction.state is TransactionState.COMMITTED:
+                return
+        await asyncio.sleep(PAUSE_S)
 
 
 def message(revision: int) -> NewMessage:
@@ -185,7 +234,8 @@ async def caught_up(client: Client, server: ClusteredServer) -> None:
     """Wait until the server has everything again, so that another one may be lost."""
     while True:
         with suppress(nats.errors.Error):
-            described = [await describe(client, name) for name in await replicas(client)]
+            # A list of the streams may lack those of which no leader has answered.
+            described = [await describe(client, name) for name in STREAMS]
             if all(server.name in serving_servers(one) for one in described):
                 return
         await asyncio.sleep(PAUSE_S)

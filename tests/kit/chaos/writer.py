@@ -33,7 +33,7 @@ async def write(
     ledger: LedgerFile,
     stopping: asyncio.Event,
 ) -> None:
-    """Write batches without pause; note each before it is sent, and after it is acknowledged."""
+    """Write batches; note each before it is sent, and after it is acknowledged."""
     clock = SystemClock()
     last, batch = -1, 0
     settings = WriterSettings(retry_timeout_s=options.retry_s, block_size_bytes=16 * 1024)
@@ -47,6 +47,8 @@ async def write(
             await events.flush()
             ledger.acknowledged(last, begun_s, clock.monotonic())
             batch += 1
+            if options.pause_s:
+                await clock.sleep(options.pause_s)
 
 
 async def end_of_input(stopping: asyncio.Event) -> None:
@@ -77,6 +79,7 @@ def main() -> int:
     parser.add_argument("--nats", required=True)
     parser.add_argument("--stream", required=True)
     parser.add_argument("--retry-s", type=float, default=RETRY_S, help="without any progress")
+    parser.add_argument("--pause-s", type=float, default=0.0, help="between two batches")
     parser.add_argument("--ledgers", type=Path, required=True, help="a directory")
     parser.add_argument("--write", type=int, nargs="+", required=True, help="numbers of writers")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))

@@ -13,11 +13,12 @@ import pytest
 from anabranch.cli.__main__ import run
 from anabranch.cli.demo.check import Days, RowSum, Tally, Written
 from anabranch.cli.demo.days import batches, days
-from anabranch.cli.demo.findings import checks_of
+from anabranch.cli.demo.findings import checks_of, measures_of
 from anabranch.cli.demo.flights import flights, flights_by_time, table_path
 from anabranch.cli.demo.group_records import GroupOutcome, Kill
 from anabranch.cli.demo.http_reading import read_back
-from anabranch.cli.demo.outcome import Comparison, Outcome, Plan, SparkOutcome, Writing
+from anabranch.cli.demo.losing import Pauses
+from anabranch.cli.demo.outcome import Comparison, Loss, Outcome, Plan, SparkOutcome, Writing
 from anabranch.cli.demo.report.page import Result, are_right
 from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.sensors import Sensors
@@ -301,3 +302,34 @@ def test_without_its_packages_the_demo_says_what_to_install_and_what_needs_none(
     assert "anabranch demo --quick" in said
     assert f"missing={missing}" in said
     assert not (tmp_path / "out").exists()
+
+
+# --- a store that loses its disk ----------------------------------------------------------------
+
+
+def test_a_demo_on_jetstream_must_lose_a_store_and_tells_of_the_longest_pause() -> None:
+    right = summed(1, 0)
+    found = outcome(right, right)
+    found.plan = replace(found.plan, cluster="jetstream")
+    assert failed_checks(found) == ["a store lost its disk, and other stores took over"]
+    assert found.writing is not None
+    found.writing = replace(found.writing, loss=Loss("segstore-2", 2, 3.2), pause_s=3.44)
+    assert are_right(checks_of(found))
+    told = {check.name: check.found for check in checks_of(found)}
+    assert told["a store lost its disk, and other stores took over"] == (
+        "2 containers opened elsewhere after 3.2 s; the writer's longest pause: 3.4 s"
+    )
+    assert "3.4 s" in [measure.text for measure in measures_of(found)]
+
+
+def test_a_demo_on_jetstream_keeps_tier_two_off_the_disks_of_its_stores() -> None:
+    plan = outcome(summed(0, 1), None).plan
+    assert plan.tier2_url.endswith("/data/segstore/tier2")
+    assert replace(plan, cluster="jetstream").tier2_url.endswith("/data/tier2")
+
+
+def test_the_longest_pause_is_the_longest_time_between_two_signs_of_progress() -> None:
+    pauses = Pauses(10.0)
+    for now_s in (10.5, 13.0, 13.5):
+        pauses.progressed(now_s)
+    assert pauses.longest_s == 2.5

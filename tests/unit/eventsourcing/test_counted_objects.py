@@ -34,6 +34,13 @@ def test_a_write_that_names_a_void_message_was_decided_behind_it_and_counts() ->
     assert take(counted, 13, 12, b"three") == StoredObject(KEY, b"three", 13)
 
 
+def test_a_write_that_names_a_message_which_was_missed_counts() -> None:
+    counted = CountedObjects()
+    take(counted, 9, 0, b"one")
+
+    assert take(counted, 11, 10, b"three") == StoredObject(KEY, b"three", 11)
+
+
 def test_the_first_known_message_and_one_without_a_condition_count() -> None:
     counted = CountedObjects()
 

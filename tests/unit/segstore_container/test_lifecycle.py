@@ -28,11 +28,13 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.segstore.domain.container.life import (
+    DISTURBED_MAX,
     RESTARTS_MAX,
     SERVED_WELL_S,
     Restart,
     Stay,
     after_failure,
+    shared_log_pauses,
 )
 from anabranch.segstore.shell.node.placements import Placements
 from kit.live_store import NODE, World, live_store
@@ -59,6 +61,23 @@ def test_what_follows_a_failure(
     error: AnabranchError, restarts: int, served_s: float, expected: Restart | Stay
 ) -> None:
     assert after_failure(error, restarts, served_s) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "restarts", "served_s", "expected"),
+    [
+        (Unavailable("x"), 3, 0.0, 3),
+        (Unavailable("x"), 99, 0.0, DISTURBED_MAX),
+        (OutcomeUnknown("x"), 99, 0.5, DISTURBED_MAX),
+        (Unavailable("x"), 99, 1.0, 1),
+        (Deposed("x"), 5, 1.0, 5),
+        (DiskFailed("x"), 5, 0.0, 5),
+    ],
+)
+def test_a_disturbed_log_is_opened_again_soon(
+    error: AnabranchError, restarts: int, served_s: float, expected: int
+) -> None:
+    assert shared_log_pauses(error, restarts, served_s) == expected
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """The messages of a log in a stream: frozen bytes, and damage that is never read."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.domain.log.stream.messages import (
     HEADER_SIZE_BYTES,
+    PIECES_MAX,
     FrameFields,
     Kind,
     Link,
@@ -24,12 +27,7 @@ OPENING = Opening(Link(6, 41, 0xCAFEBABE, 999), 1_700_000_000_000_000_000, bytes
 
 
 def parts(payload: bytes, size_max: int = 100) -> list[bytes]:
-    link = Link(7, 11, 0xBEEF)
-    halves: list[Buffer] = [payload[:5], memoryview(payload)[5:]]
-    messages = encode_parts(
-        FIELDS, halves, part_size_max=size_max, link=link, confirmed=9, seed=SEED
-    )
-    return [data for data, _ in messages]
+    return encoded([payload[:5], memoryview(payload)[5:]], size_max)
 
 
 def test_the_bytes_of_messages_never_change() -> None:
@@ -89,3 +87,27 @@ def test_a_newer_format_is_refused_by_name() -> None:
     data[4] = 2
     with pytest.raises(FormatTooNew):
         decode_message(bytes(data), SEED, 1)
+
+
+def encoded(payload: Sequence[Buffer], size_max: int) -> list[bytes]:
+    link = Link(7, 11, 0xBEEF)
+    messages = encode_parts(
+        FIELDS, payload, part_size_max=size_max, link=link, confirmed=9, seed=SEED
+    )
+    return [data for data, _ in messages]
+
+
+@pytest.mark.parametrize("count", [1, PIECES_MAX, PIECES_MAX + 1])
+@pytest.mark.parametrize("size_max", [50, 1000])
+def test_a_frame_is_the_same_whether_its_payload_comes_in_one_piece_or_in_many(
+    count: int, size_max: int
+) -> None:
+    pieces = [b"%03d" % number for number in range(count)]
+    assert encoded(pieces, size_max) == encoded([b"".join(pieces)], size_max)
+    found = [decode_message(data, SEED, 1)[1] for data in encoded(pieces, size_max)]
+    assert b"".join(found) == b"".join(pieces)
+
+
+def test_a_frame_without_payload_is_one_message() -> None:
+    for count in (0, 1, PIECES_MAX + 1):
+        assert len(encoded([b""] * count, 50)) == 1

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from anabranch.cli.demo.findings import checks_of, measures_of
 from anabranch.cli.demo.group_reading import LEASE_MS
-from anabranch.cli.demo.outcome import Outcome
+from anabranch.cli.demo.outcome import ClusterKind, Outcome
 from anabranch.cli.demo.plans import check_flights_installed, flights_plan, quick_plan
 from anabranch.cli.demo.record import record_of
 from anabranch.cli.demo.replay import replay
@@ -34,6 +34,7 @@ def demo(
     quick: Annotated[bool, Parameter(negative="")] = False,
     no_spark: Annotated[bool, Parameter(negative="")] = False,
     crash: Annotated[bool, Parameter(negative="")] = False,
+    cluster: ClusterKind = "journal",
     out: Path = OUT_DEFAULT,
     data_dir: Path | None = None,
     limit: int | None = None,
@@ -56,6 +57,9 @@ def demo(
         Leave out the reading with Spark.
     crash
         Kill the segment store three times during the writes.
+    cluster
+        Home of the containers' logs. `journal`: the disk of one store. `jetstream`: three NATS
+        servers; there are three stores, and one is killed and loses its disk during the writes.
     out
         Directory of report.html, report.json, the table and the plots.
     data_dir
@@ -66,29 +70,39 @@ def demo(
     json
         Print the report as one JSON object.
     """
-    if limit is not None and limit < 1:
-        raise InvalidRequest(
-            "the limit leaves no events to replay", remedy="use a limit of 1 or more"
-        )
+    _check_limit(limit)
     if not quick:
         check_flights_installed(spark=not no_spark)
     make_directory(out)
     place = fresh_directory(data_dir, out)
     if quick:
-        plan = quick_plan(place, out, limit=limit, crash=crash)
+        plan = quick_plan(place, out, limit=limit, crash=crash, cluster=cluster)
     else:
-        plan = flights_plan(place, out, limit=limit, crash=crash, spark=not no_spark)
+        plan = flights_plan(
+            place, out, limit=limit, crash=crash, spark=not no_spark, cluster=cluster
+        )
     clock, console = SystemClock(), Console(stderr=True, quiet=json)
     outcome = Outcome(plan, moment(clock.now_ms()), LEASE_MS)
-    running = Demo(
+    running = _running(outcome, clock, temporary=place if data_dir is None else None)
+    return run_and_report(running, Steps(console, clock), console=console, json=json)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidRequest(
+            "the limit leaves no events to replay", remedy="use a limit of 1 or more"
+        )
+
+
+def _running(outcome: Outcome, clock: SystemClock, *, temporary: Path | None) -> Demo:
+    return Demo(
         name="demo",
         work=lambda steps: replay(outcome, steps, clock),
         page=lambda failure: page_of(outcome, failure),
         record=lambda page: record_of(outcome, page),
-        out=out,
-        temporary=place if data_dir is None else None,
+        out=outcome.plan.out,
+        temporary=temporary,
     )
-    return run_and_report(running, Steps(console, clock), console=console, json=json)
 
 
 def page_of(outcome: Outcome, failure: Failure | None) -> Page:
@@ -97,13 +111,17 @@ def page_of(outcome: Outcome, failure: Failure | None) -> Page:
     others = " and over HTTP"
     if not outcome.plan.without_spark:
         others = ", over HTTP, and with Spark from tier 2 alone"
+    servers, loss = "", ""
+    if outcome.plan.loses_store:
+        servers = " of three stores and three NATS servers"
+        loss = " One store is killed and loses its disk."
     return Page(
         title=source.title,
         lead=(
-            f"The demo writes {source.count:,} {source.described}, through a fresh cluster on one "
-            "machine. Each day is one transaction, and the stream is scaled meanwhile. A group of "
-            "four readers shares the events, and the demo kills one of them. Then it reads all "
-            f"events back with the client{others}."
+            f"The demo writes {source.count:,} {source.described}, through a fresh cluster"
+            f"{servers} on one machine. Each day is one transaction, and the stream is scaled "
+            f"meanwhile.{loss} A group of four readers shares the events, and the demo kills one "
+            f"of them. Then it reads all events back with the client{others}."
         ),
         begun=outcome.begun,
         checks=checks_of(outcome),

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from anabranch.cli.demo.check import RowSum, Tally
 from anabranch.cli.demo.group_records import GroupOutcome
-from anabranch.cli.demo.outcome import Comparison, Outcome, SparkOutcome, Writing
+from anabranch.cli.demo.outcome import Comparison, Loss, Outcome, SparkOutcome, Writing
 from anabranch.cli.demo.report.page import Check, Measure, Result, checked
+from anabranch.cli.figures import counted
 
 _SUM = "The count and the sum of the CRC-32 of all events are compared with those written."
 
@@ -36,6 +37,21 @@ def _writing_checks(outcome: Outcome) -> Iterator[Check]:
             "The demo sends SIGKILL while events are sent and not yet acknowledged.",
             "" if writing is None else f"{writing.crashes} of {plan.crash_count} kills",
         )
+    if plan.loses_store:
+        yield checked(
+            "a store lost its disk, and other stores took over",
+            None if writing is None else writing.loss is not None,
+            "The demo kills the store with the most containers, deletes its data, and keeps it "
+            "down until other stores have opened its containers; the writer gets no notice.",
+            "" if writing is None or writing.loss is None else _found_of(writing, writing.loss),
+        )
+
+
+def _found_of(writing: Writing, loss: Loss) -> str:
+    return (
+        f"{counted(loss.containers, 'container')} opened elsewhere after {loss.seconds:.1f} s; "
+        f"the writer's longest pause: {writing.pause_s:.1f} s"
+    )
 
 
 def _group_checks(outcome: Outcome) -> Iterator[Check]:
@@ -62,7 +78,7 @@ def _group_checks(outcome: Outcome) -> Iterator[Check]:
         "Only events that the killed reader had processed, and had not saved yet, may be "
         f"processed again: those of its last {lease_s:g} s, the length of its lease."
     )
-    if outcome.plan.crash_count:
+    if outcome.plan.crash_count or outcome.plan.loses_store:
         why = "a killed store may make other readers repeat events too"
         yield Check(name, Result.SKIPPED, how, why)
         return
@@ -162,6 +178,10 @@ def _writing_measures(writing: Writing, segments: int | None) -> Iterator[Measur
         yield Measure(part, "segments at the end", f"{segments:,}", "segments")
     if writing.crashes:
         yield Measure(part, "segment store killed", f"{writing.crashes:,}", "times")
+    if writing.loss is not None:
+        yield Measure(part, "store that lost its disk", writing.loss.store)
+        yield Measure(part, "its containers open elsewhere", f"{writing.loss.seconds:.1f}", "s")
+        yield Measure(part, "longest pause of the writer", f"{writing.pause_s:.1f}", "s")
 
 
 def _group_measures(group: GroupOutcome) -> Iterator[Measure]:

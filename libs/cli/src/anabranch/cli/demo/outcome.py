@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from anabranch.cli.demo.check import Days, RowSum, Tally, Written
 from anabranch.cli.demo.group_records import GroupOutcome
 from anabranch.cli.demo.report.page import Picture
 from anabranch.cli.demo.source import Source
+
+ClusterKind = Literal["journal", "jetstream"]
+"""`journal`: one store, with the logs on its disk. `jetstream`: three stores and three NATS
+servers, with the logs on JetStream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +32,46 @@ class Plan:
     crash_count: int
     draws: bool
     without_spark: str
+    cluster: ClusterKind = "journal"
+
+    @property
+    def loses_store(self) -> bool:
+        """Whether a store loses its disk during the writes."""
+        return self.cluster == "jetstream"
+
+    @property
+    def tier2_url(self) -> str:
+        """The place of tier 2, which a store that loses its disk must not take along."""
+        folder = "tier2" if self.loses_store else "segstore/tier2"
+        return (self.data_dir.resolve() / folder).as_uri()
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A store that was killed and lost its disk.
+
+    `containers`: how many it had. `seconds`: from the kill until other stores had opened them.
+    """
+
+    store: str
+    containers: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The written rows, and the changes that the cluster went through meanwhile."""
+    """The written rows, and the changes that the cluster went through meanwhile.
+
+    `pause_s`: the longest time in which the writer made no progress.
+    """
 
     written: Written
     days: Days
     scales: int
     crashes: int
     seconds: float
+    pause_s: float = 0.0
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True, slots=True)

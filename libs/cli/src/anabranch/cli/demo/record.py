@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from anabranch.cli.demo.check import Tally
 from anabranch.cli.demo.group_records import GroupOutcome
-from anabranch.cli.demo.outcome import Outcome, Writing
+from anabranch.cli.demo.outcome import Loss, Outcome, Writing
 from anabranch.cli.demo.report.page import Page
 
 
@@ -63,7 +63,7 @@ def verdict_of(page: Page) -> dict[str, object]:
 
 
 def _writing(writing: Writing) -> Mapping[str, object]:
-    events = len(writing.written.hashes)
+    events, loss = len(writing.written.hashes), writing.loss
     return {
         "events_written": events,
         "bytes": writing.written.size_bytes,
@@ -72,6 +72,16 @@ def _writing(writing: Writing) -> Mapping[str, object]:
         "events_per_s": round(events / writing.seconds),
         "scales": writing.scales,
         "crashes": writing.crashes,
+        "longest_pause_seconds": round(writing.pause_s, 3),
+        **({} if loss is None else {"loss": _loss(loss)}),
+    }
+
+
+def _loss(loss: Loss) -> Mapping[str, object]:
+    return {
+        "store": loss.store,
+        "containers": loss.containers,
+        "takeover_seconds": round(loss.seconds, 3),
     }
 
 

@@ -1,12 +1,13 @@
 """Replays the rows of a source through a fresh embedded cluster, and reads them back.
 
 Each day is a transaction. A group of four readers reads the events while they are written; one of
-the readers is killed. Then the demo reads the events with the client and over HTTP and, after the
-cluster has stopped, with Spark from tier 2, unless its plan leaves that out.
+the readers is killed, and in a cluster of three stores one store loses its disk. Then the demo
+reads the events with the client and over HTTP and, after the cluster has stopped, with Spark from
+tier 2, unless its plan leaves that out.
 """
 
 import asyncio
-from pathlib import Path
+from collections.abc import Sequence
 
 from anabranch.cli.demo.check import Tally, Written
 from anabranch.cli.demo.group_reading import GroupReading, group_reading
@@ -18,10 +19,14 @@ from anabranch.cli.demo.steps import Steps
 from anabranch.cli.demo.writing import RowWriter
 from anabranch.cli.session import session_on
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.cli.up.held import HeldParts
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, connect
 from anabranch.common.runtime.clock import Clock
 
 SEGMENT_COUNT = 4
+SERVER_COUNT = 3
+"""Of stores, and of NATS servers, if a store loses its disk."""
 FLUSH_S_MAX = 120.0
 LAG_CAPTION = "Lag of the reader group, one of whose readers is killed"
 SPARK_CAPTIONS = {
@@ -47,12 +52,13 @@ class _Replay:
         self._stream = outcome.plan.source.stream
         self._steps = steps
         self._clock = clock
+        self._held = HeldParts(outcome.plan.data_dir / "run")
 
     async def run(self) -> None:
         with_spark, begun_s = not self._plan.without_spark, self._clock.monotonic()
         async with self._steps.shown():
             self._steps.begin("starting a cluster")
-            async with embedded_cluster(UpSettings(data_dir=self._plan.data_dir)) as cluster:
+            async with embedded_cluster(self._up(), parts=self._parts) as cluster:
                 await cluster.wait_ready()
                 async with connect(cluster.nats, name="demo") as client:
                     written = await self._write(client, cluster)
@@ -70,6 +76,22 @@ class _Replay:
                 await self._read_with_spark()
         self._outcome.seconds = self._clock.monotonic() - begun_s
 
+    def _up(self) -> UpSettings:
+        data_dir = self._plan.data_dir
+        if not self._plan.loses_store:
+            return UpSettings(data_dir=data_dir)
+        return UpSettings(
+            data_dir=data_dir,
+            tier2_url=self._plan.tier2_url,
+            store_count=SERVER_COUNT,
+            nats_count=SERVER_COUNT,
+            log="jetstream",
+        )
+
+    def _parts(self, plan: ClusterPlan) -> Sequence[PartSpec]:
+        parts = cluster_parts(plan)
+        return self._held.holdable(parts) if self._plan.loses_store else parts
+
     async def _write(self, client: Client, cluster: EmbeddedCluster) -> Written:
         """Write all rows while the group reads them, and wait until it has processed them."""
         await client.scopes.create(self._stream.partition("/")[0])
@@ -80,8 +102,9 @@ class _Replay:
             clock=self._clock, remark=self._steps.remark,
         ) as reading:  # fmt: skip
             writer = RowWriter(
-                self._plan, client, cluster, reading=reading, clock=self._clock, steps=self._steps
-            )
+                self._plan, client, cluster,
+                held=self._held, reading=reading, clock=self._clock, steps=self._steps,
+            )  # fmt: skip
             self._outcome.writing = await writer.run()
             written = self._outcome.writing.written
             await self._finish_group(reading, written)
@@ -111,7 +134,7 @@ class _Replay:
         self._outcome.http = Comparison(read, self._clock.monotonic() - begun_s)
 
     async def _read_with_spark(self) -> None:
-        begun_s, tier2 = self._clock.monotonic(), _tier2_url(self._plan.data_dir)
+        begun_s, tier2 = self._clock.monotonic(), self._plan.tier2_url
         told = _SparkSteps(self._steps)
         found = await run_pipeline(self._stream, tier2, self._plan.out, told.tell)
         seconds = self._clock.monotonic() - begun_s
@@ -155,8 +178,3 @@ class _SparkSteps:
             self._steps.begin(f"Spark: {phase}", unit="tasks")
         if tasks:
             self._steps.advance(done, total=tasks)
-
-
-def _tier2_url(data_dir: Path) -> str:
-    """The place of the embedded cluster's tier 2."""
-    return (data_dir.resolve() / "segstore/tier2").as_uri()

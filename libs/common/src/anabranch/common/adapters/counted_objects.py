@@ -6,6 +6,9 @@ proposes a message, and not when it stores it. If it stores a message whose cond
 there, the message is *void*: the object keeps its value, and the void message's place becomes its
 revision, because the next write must name that.
 
+A bucket keeps only the newest messages of a key, so a reader that was away may miss some. A message
+that names a revision which the reader has not seen was decided after such a message, and counts.
+
 A message without a condition, which other programs may write, counts.
 """
 
@@ -35,7 +38,7 @@ class CountedObjects:
         if known is not None and known.revision >= found.revision:
             return None
         expected = headers.get(EXPECTED_SEQUENCE_HEADER)
-        if known is not None and expected is not None and expected != str(known.revision):
+        if known is not None and expected is not None and int(expected) < known.revision:
             found = StoredObject(found.key, known.value, found.revision, known.stored_ms)
         self._objects[found.key] = found
         return found

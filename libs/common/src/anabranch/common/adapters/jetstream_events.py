@@ -141,7 +141,9 @@ class JetStreamEventStore:
                 ack = await self._js.publish(
                     subject, message.body, timeout=self._append_deadline_s, headers=headers
                 )
-            if not is_clustered(self._client):
+            # Nothing lies between two consecutive sequences of the shard.
+            follows = gate is None and ack.seq == expected_sequence + 1
+            if follows or not is_clustered(self._client):
                 return ack.seq
         except (
             nats.js.errors.NoStreamResponseError,

@@ -32,6 +32,11 @@ RESTARTS_MAX = 5
 SERVED_WELL_S = 60.0
 """After serving this long, a container's failures are counted from 1 again."""
 
+SERVED_S_MIN = 1.0
+"""The shortest time for which a container served."""
+DISTURBED_MAX = 4
+"""Pauses before a shared log is opened again grow up to two to four seconds."""
+
 
 class Phase(Enum):
     """The phase of one opening of a container."""
@@ -114,3 +119,15 @@ def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Rest
     if rule.restarts_max is not None and failures > rule.restarts_max:
         return Stay(restarts, rule.then)
     return Restart(failures)
+
+
+def shared_log_pauses(error: AnabranchError, restarts: int, served_s: float) -> int:
+    """The number of failures by which the pause of a container with a shared log grows.
+
+    Such a log fails whenever its servers are disturbed, and they are soon back. A container that
+    served is opened again at once, however often this happened, and one that could not be opened
+    is tried every few seconds.
+    """
+    if not isinstance(error, Unavailable | OutcomeUnknown):
+        return restarts
+    return 1 if served_s >= SERVED_S_MIN else min(restarts, DISTURBED_MAX)

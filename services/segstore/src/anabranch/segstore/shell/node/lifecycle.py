@@ -44,7 +44,12 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.workflow.containment import naming_defects
-from anabranch.segstore.domain.container.life import SERVED_WELL_S, Restart, after_failure
+from anabranch.segstore.domain.container.life import (
+    SERVED_WELL_S,
+    Restart,
+    after_failure,
+    shared_log_pauses,
+)
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.node.opening import Tiers, open_container
 from anabranch.segstore.shell.node.serving import named_error, serve_until_end
@@ -70,8 +75,6 @@ def told_reason(error: AnabranchError, container: int, state: PlacementState) ->
     return f"{reason}; inspect with {command}"
 
 
-SERVED_S_MIN = 1.0
-"""A container that served this long, and lost the servers of its log, is opened again soon."""
 UNREACHABLE_MAX = 2
 """Pauses before the next try for a placement grow up to those after so many failures, if the log
 is on the same servers: they answer about a second after their return."""
@@ -300,7 +303,7 @@ class ContainerKeeper:
             )
         if isinstance(next_move, Restart):
             await self._report_failed(taken, error, PlacementState.FAILED)
-            return self._around.back_off_s(self._failures(error, next_move.restarts))
+            return self._around.back_off_s(self._pauses(error, next_move.restarts))
         attempts = 1
         self.gave_up_epoch = taken.container_epoch
         while not await self._report_failed(taken, error, next_move.state):
@@ -308,17 +311,13 @@ class ContainerKeeper:
             attempts += 1
         return None
 
-    def _failures(self, error: AnabranchError, restarts: int) -> int:
-        """The failures in a row by which the pause grows.
-
-        A shared log fails whenever its servers are disturbed. The container is then opened again
-        as soon as they answer, however often that happened before.
-        """
-        disturbed = self._shared and isinstance(error, Unavailable | OutcomeUnknown)
-        if not disturbed or self._served_from_s is None:
+    def _pauses(self, error: AnabranchError, restarts: int) -> int:
+        if not self._shared:
             return restarts
-        served_s = self._around.clock.monotonic() - self._served_from_s
-        return 1 if served_s >= SERVED_S_MIN else restarts
+        served_s = 0.0
+        if self._served_from_s is not None:
+            served_s = self._around.clock.monotonic() - self._served_from_s
+        return shared_log_pauses(error, restarts, served_s)
 
     async def _report_failed(
         self, taken: Placement, error: AnabranchError, state: PlacementState

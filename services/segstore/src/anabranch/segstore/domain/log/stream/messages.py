@@ -39,6 +39,7 @@ _START = struct.Struct("<4sBBHIQQQIQIHHI")
 _CRC = struct.Struct("<I")
 _OPENING = struct.Struct(f"<QQIQQ{NONCE_SIZE_BYTES}s")
 HEADER_SIZE_BYTES = _START.size + _CRC.size
+PIECES_MAX = 64
 
 
 class Kind(IntEnum):
@@ -149,18 +150,31 @@ def encode_parts(
 
     `part_size_max`: the most bytes of payload per message.
     """
-    body = b"".join(payload)
-    part_count = max(1, -(-len(body) // part_size_max))
+    parts = _divided(payload, part_size_max)
     number, crc = link.number, link.crc
-    for index in range(part_count):
+    for index, part in enumerate(parts):
         number += 1
-        part = body[index * part_size_max : (index + 1) * part_size_max]
         start = _START.pack(
             MAGIC, FORMAT, Kind.FRAME, 0, fields.container, fields.container_epoch, number,
-            confirmed, crc, fields.first_sequence, fields.count, index, part_count, len(part),
+            confirmed, crc, fields.first_sequence, fields.count, index, len(parts),
+            sum(map(len, part)),
         )  # fmt: skip
-        crc = crc32c(part, crc32c(start, seed))
-        yield start + _CRC.pack(crc) + part, crc
+        crc = crc32c(start, seed)
+        for piece in part:
+            crc = crc32c(piece, crc)
+        yield b"".join((start, _CRC.pack(crc), *part)), crc
+
+
+def _divided(payload: Sequence[Buffer], size_max: int) -> Sequence[Sequence[Buffer]]:
+    """The payload of each part.
+
+    A frame of one part is not copied for this, unless it has so many pieces that their checksums
+    would cost more than a copy.
+    """
+    if len(payload) <= PIECES_MAX and sum(map(len, payload)) <= size_max:
+        return (payload,)
+    body = memoryview(b"".join(payload))
+    return [(body[at : at + size_max],) for at in range(0, max(1, len(body)), size_max)]
 
 
 def decode_message(data: bytes, seed: int, place: int) -> tuple[Message, memoryview]:
