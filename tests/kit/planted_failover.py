@@ -6,10 +6,15 @@ from unittest.mock import patch
 
 from anabranch.common.errors import SessionOver
 from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement
+from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.domain import placement
 from anabranch.controller.domain.placement import StoreView
 from anabranch.segstore.shell.container.lease import SessionLease
 from anabranch.segstore.shell.node.session import StoreSession
+
+
+async def _always(_self: Membership, _store: str) -> bool:
+    return True
 
 
 def stale_after_the_lease() -> AbstractContextManager[object]:
@@ -40,6 +45,7 @@ def given_away_in_a_session() -> Iterator[None]:
     with (
         patch.object(placement, "_to_end", lambda *_: iter(())),
         patch.object(placement, "_fails_over", fails_over),
+        patch.object(Membership, "is_still_over", _always),
     ):
         yield
 
@@ -70,6 +76,7 @@ def journal_container_failed_over() -> Iterator[None]:
     with (
         patch.object(placement, "_fails_over", fails_over),
         patch.object(placement, "shares_log", lambda _found, _view: True),
+        patch.object(Membership, "is_still_over", _always),
     ):
         yield
 

@@ -1,4 +1,4 @@
-"""Each planted bug of fail-overs is caught within a thousand seeds."""
+"""Each planted bug of fail-overs is caught by seeds: the usual run searches for frequent ones."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,18 @@ import pytest
 
 from kit.failover_scenario import random_failover
 from kit.planted_failover import FAILOVER_BUGS
+from kit.thorough import is_thorough
 
-SEEDS_MAX = 1000
+SEEDS_MAX = 3000
+RARE = frozenset({"lease counted from the confirmation", "former process not awaited"})
+"""One seed of several hundred catches them, which takes minutes, so only a thorough run searches.
+`tests/unit/segstore_process/test_session.py` fails with either bug as well."""
 CAUGHT_BY = {
-    "stale read after the lease": 13,
+    "stale read after the lease": 16,
     "lease counted from the confirmation": 236,
     "given away without ending the session": 6,
-    "end of the session ignored": 21,
-    "former process not awaited": 55,
+    "end of the session ignored": 37,
+    "former process not awaited": 176,
     "journal container failed over": 15,
 }
 """The seed that is tried first. Any change of the timing may shift it, and costs only time."""
@@ -32,7 +36,7 @@ def caught_by(seed: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("bug", list(FAILOVER_BUGS))
+@pytest.mark.parametrize("bug", [b for b in FAILOVER_BUGS if is_thorough() or b not in RARE])
 def test_a_planted_bug_is_caught(bug: str) -> None:
     with FAILOVER_BUGS[bug]():
         seed = next((seed for seed in candidates(bug) if caught_by(seed)), None)
