@@ -34,6 +34,9 @@ class SlowKeeper:
     def note_target(self, target: str) -> None:
         return
 
+    def note_epoch(self, container_epoch: int) -> None:
+        return
+
     async def run(self) -> None:
         kind = type(self)
         kind.started += 1

@@ -16,6 +16,8 @@ from anabranch.common.errors import Deposed, SessionOver, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import JETSTREAM, Placement, PlacementState
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.tier2.manifest import LogBinding
 from anabranch.common.wire.messages import (
     Appended,
     Done,
@@ -26,13 +28,16 @@ from anabranch.common.wire.messages import (
     SegmentRead,
     SetupAppend,
 )
+from anabranch.segstore.adapters.jetstream_log.log import StreamLog
 from anabranch.segstore.adapters.memory_log import MemoryFrames
 from anabranch.segstore.domain.container.life import RESTARTS_MAX
 from anabranch.segstore.shell.node.session import StoreSession
 from anabranch.segstore.shell.node.store import OpenContainer
+from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from kit.live_store import NODE, LiveStore, World, live_store
 from kit.rng import seeded
-from kit.sim_stream import SimServers
+from kit.sim_stream import SimClient, SimServers
+from kit.stream_log import around_of
 from kit.wire_client import WireClient
 
 OTHER = "node-2"
@@ -246,6 +251,42 @@ async def test_a_container_that_was_placed_elsewhere_ends_at_once(world: World) 
             await until(world, open_under(2))
             assert former.container.failure is not None
             assert not store.live.store.open_numbers
+
+
+async def test_a_container_whose_epoch_another_process_took_opens_again(world: World) -> None:
+    """The other process may have ended before it opened the container."""
+    async with shared_store(world) as store:
+        (former,) = store.live.store.open_containers()
+        await change(
+            world, lambda found: replace(found, container_epoch=2, state=PlacementState.ASSIGNED)
+        )
+        await until(world, open_under(3))
+        assert isinstance(former.container.failure, Deposed)
+
+
+async def test_a_container_opens_in_the_log_that_another_opening_chose_meanwhile(
+    servers: SimServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(servers=servers)
+    await world.assign(0)
+    loop = asyncio.get_running_loop()
+    log = StreamLog(SimClient(servers), around_of(loop, loop.create_task), SeededIds(9))
+    await log.create_log(0, "another-log")
+    newest_log = OpenContainerTierTwo.newest_log
+    looked: list[int] = []
+
+    async def look(self: OpenContainerTierTwo, container: int) -> LogBinding | None:
+        found = await newest_log(self, container)
+        looked.append(container)
+        if len(looked) == 1:
+            await self(0, 1, "another-log", new_log=True)
+        return found
+
+    monkeypatch.setattr(OpenContainerTierTwo, "newest_log", look)
+    await change(world, lambda found: replace(found, container_epoch=1))
+    async with shared_store(world, wait_open=False):
+        opened = await until(world, open_under(3))
+    assert opened.log_id == "another-log"
 
 
 async def test_failures_are_counted_over_stores(world: World) -> None:

@@ -87,6 +87,7 @@ class Assignments:
             return
         if keeper is not None and container not in self._leaving:
             keeper.note_target(placement.target)
+            keeper.note_epoch(placement.container_epoch)
             if placement.container_epoch <= keeper.gave_up_epoch:
                 return  # not enabled since; a late update of the watch changes nothing
             if working and not keeper.gave_up_epoch:

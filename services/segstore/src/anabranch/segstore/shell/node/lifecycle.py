@@ -114,6 +114,8 @@ class ContainerKeeper:
         self.gave_up_epoch = 0
         """The container epoch under which the keeper gave up, until an operator enables the
         container."""
+        self._newest_epoch = 0
+        """The highest container epoch that the placement is known to have."""
         self.releasing = False
         """Whether the container is closed, and only its release is left to do."""
 
@@ -124,6 +126,22 @@ class ContainerKeeper:
             self._asked_to_leave.set()
         else:
             self._asked_to_leave.clear()
+
+    def note_epoch(self, container_epoch: int) -> None:
+        """Note the epoch of the placement.
+
+        If another process of this node took it, the container ends, and is opened again. That
+        process may have ended since, so no other one would open the container.
+        """
+        self._newest_epoch = max(self._newest_epoch, container_epoch)
+        self._store.end_below(self._container, self._newest_epoch, self._overtaken())
+
+    def _overtaken(self) -> Deposed:
+        return Deposed(
+            "another process took a higher container epoch for this node",
+            container=self._container,
+            found=self._newest_epoch,
+        )
 
     async def run(self) -> None:
         """Open, serve, restart. Returns when the container is offline, disabled or another
@@ -192,6 +210,8 @@ class ContainerKeeper:
         try:
             await self._report_open(taken, opened)
             lease.check_session()
+            if self._newest_epoch > taken.container_epoch:
+                raise self._overtaken()
             if container.failure is not None:
                 raise container.failure
             self._store.opened(opened)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from anabranch.common.errors import LogNotHere, Unavailable
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import IdSource
+from anabranch.common.tier2.manifest import LogBinding
 from anabranch.segstore.domain.storage.log_choice import choose_log, is_plain
-from anabranch.segstore.ports import DurableDataLog, OpenTierTwo
+from anabranch.segstore.ports import DurableDataLog, OpenTierTwo, TierTwo
 from anabranch.segstore.shell.container.contained_source import ContainedSource
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.lease import Lease
@@ -58,17 +60,11 @@ async def open_container(
     Raises LogNotHere, TierTwoNotHere, Deposed, Corrupt errors, DiskFailed, Unavailable, OSError.
     """
     container = placement.container
-    log_id = await _log_of(placement, tiers)
-    tier_two = await tiers.open_tier_two(
-        container,
-        placement.container_epoch,
-        log_id,
-        new_log=not (placement.log_id or placement.previous_log),
-        void=placement.void,
-    )
+    chosen = await _log_of(placement, tiers)
+    tier_two = await _tier_two_of(placement, tiers, chosen)
     opened = Container(container, placement.container_epoch, tier_two, around, lease)
     log = await tiers.log.open_log(
-        container, log_id, placement.container_epoch, ContainedSource(opened)
+        container, chosen.log_id, placement.container_epoch, ContainedSource(opened)
     )
     try:
         replay = Replay(opened, tier_two)
@@ -96,21 +92,59 @@ async def open_container(
     return OpenContainer(opened, tier_two, flusher, collector, loops)
 
 
-async def _log_of(placement: Placement, tiers: Tiers) -> str:
-    """The id of the log to continue, which exists here. Raises LogNotHere, Unavailable."""
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The log to continue. `looked`: whether the newest manifest counted, which named `newest`."""
+
+    log_id: str
+    newest: LogBinding | None = None
+    looked: bool = False
+
+
+async def _log_of(placement: Placement, tiers: Tiers) -> _Chosen:
+    """The log to continue, which exists here. Raises LogNotHere, Unavailable."""
     container, log = placement.container, tiers.log
     here = await log.find_log(container, placement.log_id)
-    newest = None
-    if not is_plain(placement.log_id, here):
-        newest = await tiers.open_tier_two.newest_log(container)
-        if newest is not None and newest.log_id != placement.log_id:
-            here = await log.find_log(container, newest.log_id)
-    chosen = choose_log(container, placement.log_id, here, newest)
-    if chosen is not None:
-        return chosen
-    if here.listing and here.listed is not None:
-        _log.warning("removed an obsolete log", container=container, log=here.listed)
-        await log.remove_log(container, here.listed)
+    if is_plain(placement.log_id, here):
+        return _Chosen(placement.log_id or await _new_log(container, tiers))
+    newest = await tiers.open_tier_two.newest_log(container)
+    if newest is not None and newest.log_id != placement.log_id:
+        here = await log.find_log(container, newest.log_id)
+    log_id = choose_log(container, placement.log_id, here, newest)
+    if log_id is None:
+        if here.listing and here.listed is not None:
+            _log.warning("removed an obsolete log", container=container, log=here.listed)
+            await log.remove_log(container, here.listed)
+        log_id = await _new_log(container, tiers)
+    return _Chosen(log_id, newest, looked=True)
+
+
+async def _new_log(container: int, tiers: Tiers) -> str:
     log_id = tiers.ids.new_id()
-    await log.create_log(container, log_id)
+    await tiers.log.create_log(container, log_id)
     return log_id
+
+
+async def _tier_two_of(placement: Placement, tiers: Tiers, chosen: _Chosen) -> TierTwo:
+    """Open tier 2 for the chosen log.
+
+    A process that took an older epoch may write its fence manifest, with another log, after the
+    choice and before our fence. The choice is then outdated: another opening continues in that log.
+    Raises the errors of `open_container`.
+    """
+    container = placement.container
+    try:
+        return await tiers.open_tier_two(
+            container,
+            placement.container_epoch,
+            chosen.log_id,
+            new_log=not (placement.log_id or placement.previous_log),
+            void=placement.void,
+        )
+    except LogNotHere as error:
+        if not chosen.looked or await tiers.open_tier_two.newest_log(container) == chosen.newest:
+            raise
+        raise Unavailable(
+            "another opening of the container chose a log at the same time",
+            container=container, log_id=chosen.log_id,
+        ) from error  # fmt: skip

@@ -110,6 +110,12 @@ class Store:
         if opened is not None:
             opened.container.fail(error)
 
+    def end_below(self, container: int, container_epoch: int, error: AnabranchError) -> None:
+        """End the container if it serves under a lower epoch."""
+        opened = self._open.get(container)
+        if opened is not None and opened.container.container_epoch < container_epoch:
+            opened.container.fail(error)
+
     def open_containers(self) -> tuple[OpenContainer, ...]:
         """All containers that serve."""
         return tuple(self._open.values())
