@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.common.errors import InvalidRequest
+from anabranch.common.runtime.clock import SystemClock
 from bench.case import LONG, QUICK, Case, Sample, case_of
 from bench.clock import Stopwatch
 from bench.compare import side as side_program
@@ -183,7 +184,7 @@ async def test_a_side_that_does_not_end_is_killed_with_all_that_it_started() -> 
     await process.stdout.read()  # ends when the last one that could write has closed its files
     async with asyncio.timeout(10):
         while runs(started):
-            await asyncio.sleep(0.01)
+            await SystemClock().sleep(0.01)
 
 
 @pytest.mark.parametrize(("status", "error"), [(0, None), (3, "exit status 3")])
