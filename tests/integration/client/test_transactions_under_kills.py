@@ -15,6 +15,7 @@ from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.client import Client, TransactionSettings, connect
 from anabranch.common.errors import (
     AnabranchError,
+    Busy,
     Conflict,
     NotFound,
     OutcomeUnknown,
@@ -103,8 +104,8 @@ async def scale_until(client: Client, done: asyncio.Event) -> int:
             else:
                 await client.streams.merge_segments(STREAM, ids[-2:], timeout_s=60)
             scales += 1
-        except Conflict:
-            continue  # the stream rolled meanwhile, so these segments are sealed
+        except (Busy, Conflict):
+            continue  # others changed the stream meanwhile: it may have rolled
     return scales
 
 
