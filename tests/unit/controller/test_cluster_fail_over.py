@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +15,7 @@ from anabranch.common.contracts.cluster import (
 from anabranch.common.contracts.container_queries import ExplainContainer
 from anabranch.common.contracts.queries import DrainStore, UndrainStore
 from anabranch.common.errors import InvalidRequest, NodeNotFound
+from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import JETSTREAM, PlacementState
 from kit.cluster_world import ClusterWorld, RunningController, desk_of, in_a_world
 from kit.cut_off import Line
@@ -132,6 +134,39 @@ def test_a_store_that_serves_under_another_session_keeps_its_containers_from_a_l
         await desk.drain(UndrainStore(node_id="s1"))
         await world.run(0.9)
         assert await world.placements() == before
+
+    in_a_world(test)
+
+
+def test_a_leader_that_learns_of_another_session_after_its_decision_gives_nothing_away() -> None:
+    """Its placements are the present ones, and its record of the store catches up too late."""
+
+    async def test(world: ClusterWorld) -> None:
+        controller = world.start_controller("c", drains_line=Line())
+        stores = [world.start_store(f"s{n}", JETSTREAM) for n in range(2)]
+        await world.run(3)
+        desk = desk_of(controller)
+        await desk.drain(DrainStore(node_id="s1"))
+        await world.run(20)
+        stores[0].line.cut = True
+        await world.run(FAILED_OVER_S)
+        controller.line.lagging = True
+        stores[0].line.cut = False
+        await world.run(0.9)
+        before = await world.placements()
+        get = world.placed.get
+
+        async def catch_up(key: str) -> StoredObject | None:
+            controller.line.lagging = False
+            await world.run(0.1)
+            return await get(key)
+
+        with patch.object(world.placed, "get", catch_up):
+            await desk.drain(UndrainStore(node_id="s1"))
+            await world.run(0.5)
+        assert "s0" not in controller.members.down_since, "it has caught up"
+        assert controller.balancer.counts.fail_overs == {}
+        assert [one.owner for one in await world.placements()] == [one.owner for one in before]
 
     in_a_world(test)
 

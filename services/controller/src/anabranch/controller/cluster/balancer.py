@@ -188,20 +188,23 @@ class Balancer:
         )
 
     async def _fail_over(self, action: FailOver, found: Placement) -> None:
-        """Give the container away, if the session of its store is still the one that is over.
+        """Give the container away, if its store has closed it, or if the session of the store is
+        still the one that is over.
 
         Records and placements come from two watches, of which one may lag, so the store may serve
         the container under another session by now. It takes no epoch before the first beat of a
         session is confirmed. If its record is unchanged after the placement was read, then an epoch
-        that it takes changes that placement, and this change fails.
+        that it takes changes that placement, and this change fails. A container that its store
+        reported as failed is closed until the store takes an epoch.
         """
         judged_ms = self._members.down_since.get(found.owner)
+        is_closed = found.state is PlacementState.FAILED
 
-        async def still_over() -> bool:
-            return judged_ms is None or await self._members.is_still_over(found.owner)
+        async def may_go() -> bool:
+            return is_closed or await self._members.is_still_over(found.owner)
 
         changed = failed_over(found, action.store)
-        if not await self._change(action, found, changed, provided=still_over):
+        if not await self._change(action, found, changed, provided=may_go):
             return
         self.counts.fail_overs["failed" if judged_ms is None else "dead",] += 1
         if judged_ms is not None:
