@@ -80,8 +80,8 @@ def test_a_container_without_a_target_is_open_or_being_opened_or_waits() -> None
         ({"live": False, "over": True}, "over"),
         ({"live": False, "stopped": True}, "stopped"),
         ({"live": False, "stopped": True, "over": True}, "stopped"),
-        ({"refused": True}, "refused"),
-        ({"refused": True, "live": False}, "down"),
+        ({"live": False, "refused": True}, "refused"),
+        ({"live": False, "refused": True, "stopped": True}, "refused"),
     ],
 )
 def test_the_state_of_a_store_is_one_word(fields: dict[str, bool], state: str) -> None:

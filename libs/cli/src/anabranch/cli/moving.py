@@ -128,13 +128,13 @@ def placed_on(node_id: str, found: Sequence[ContainerDescription]) -> list[Conta
 def store_state(one: NodeDescription) -> str:
     """The state of a store's session in one word.
 
-    `stopped`: it shut down cleanly. `over`: a controller ended its session, because it was silent
-    for too long. `down`: it is silent. `refused`: it lacks the join token. Otherwise `alive`.
+    `refused`: it lacks the join token. `stopped`: it shut down cleanly. `over`: a controller ended
+    its session, because it was silent for too long. `down`: it is silent. Otherwise `alive`.
     """
+    if one.refused:
+        return "refused"
     if one.stopped:
         return "stopped"
     if one.over:
         return "over"
-    if not one.live:
-        return "down"
-    return "refused" if one.refused else "alive"
+    return "alive" if one.live else "down"
