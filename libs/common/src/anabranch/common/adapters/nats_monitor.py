@@ -12,20 +12,29 @@ from urllib.parse import urlsplit
 
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.nats_server import MonitoredServer, monitored_server
+from anabranch.common.workflow.bounded import for_each
 
 ANSWER_DEADLINE_S = 2.0
 ANSWER_SIZE_BYTES_MAX = 1024 * 1024
+ASKED_AT_ONCE_MAX = 8
 PORT = 8222
 
 
 async def ask_servers(urls: Sequence[str]) -> Sequence[MonitoredServer]:
-    """The servers whose monitoring ports at `urls` answer."""
-    found: list[MonitoredServer] = []
-    for url in urls:
+    """The servers whose monitoring ports at `urls` answer, in that order.
+
+    All are asked at once, because one that is away takes the whole deadline.
+    """
+    found: dict[str, MonitoredServer] = {}
+
+    async def ask(url: str) -> None:
         with suppress(Unavailable):
             server = monitored_server(await ask_monitor(url, "varz"))
-            found += [server] if server is not None else []
-    return found
+            if server is not None:
+                found[url] = server
+
+    await for_each(dict.fromkeys(urls), ASKED_AT_ONCE_MAX, ask)
+    return [found[url] for url in urls if url in found]
 
 
 async def jetstream_server_count(urls: Sequence[str]) -> int | None:
