@@ -5,7 +5,7 @@ The tests share the servers, and run in this order.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from anabranch.common.model.transaction import TransactionState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
 from anabranch.controller.adapters.metadata_streams import BUCKETS, MetadataStreams, Replication
+from anabranch.controller.wiring.patience import patiently
 from kit.control_processes import (
     StoresOnNats,
     StubbornCaller,
@@ -83,13 +84,13 @@ async def replicas(client: Client) -> dict[str, int]:
 async def test_streams_of_one_replica_get_three_in_place_and_never_fewer(
     three_nats: NatsCluster, client: Client
 ) -> None:
-    await patiently(lambda: create_streams(client, 1))
+    await patiently(lambda: create_streams(client, 1), SystemClock())
     await create_bucket(client, subjects.NODES_BUCKET, 1)
     store = JetStreamEventStore(client, SystemClock())
     await store.append(SUBJECT, 0, message(1))
     assert set((await replicas(client)).values()) == {1}
 
-    await streams(client, three_nats).prepare()
+    await patiently(streams(client, three_nats).prepare, SystemClock())
 
     found = await replicas(client)
     assert found.keys() >= set(STREAMS)
@@ -141,9 +142,10 @@ async def test_nothing_is_taken_for_missing_while_no_majority_is_there(
     finally:
         three_nats.restore()
     async with asyncio.timeout(SECONDS_MAX):
-        await streams(client, three_nats).prepare()
-        assert [one.revision for one in await hurried.load(SUBJECT)][:1] == [1]
-        found = await objects.get("kept")
+        # Each stream elects a leader of its own.
+        loaded = await patiently(lambda: hurried.load(SUBJECT), SystemClock())
+        assert [one.revision for one in loaded][:1] == [1]
+        found = await patiently(lambda: objects.get("kept"), SystemClock())
         assert found is not None
         assert await objects.update("kept", b"two", found.revision) > revision
 
@@ -207,18 +209,6 @@ async def commit(client: Client, begun: TransactionQuery) -> None:
 
 def message(revision: int) -> NewMessage:
     return NewMessage(revision, f"append-{revision}", "events", 1, 0, b"[]")
-
-
-async def patiently(attempt: Callable[[], Awaitable[object]]) -> None:
-    """Until it succeeds: servers that have just started do not know all others."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            try:
-                await attempt()
-            except Unavailable:
-                await asyncio.sleep(PAUSE_S)
-            else:
-                return
 
 
 async def connected_again(client: Client) -> None:

@@ -27,8 +27,6 @@ from anabranch.controller.domain.durability import (
 )
 
 BUCKETS = (*subjects.METADATA_BUCKETS, subjects.CONTROLLERS_BUCKET)
-PREPARE_BUDGET_S = 60.0
-"""Longer than an election of a leader, and than a server takes to start."""
 ASK_BUDGET_S = 20.0
 """How long a monitoring port may be silent: a server that is away counts as away after 10 s."""
 PAUSE_S = 0.5
@@ -54,27 +52,16 @@ class MetadataStreams:
         self._clock = clock
         self._wanted = wanted
 
-    async def prepare(
-        self, *, budget_s: float = PREPARE_BUDGET_S, ask_budget_s: float = ASK_BUDGET_S
-    ) -> None:
+    async def prepare(self, *, ask_budget_s: float = ASK_BUDGET_S) -> None:
         """Ensure all of them. Idempotent.
 
-        While the servers choose a leader it tries again, until `budget_s` is used up; while a
-        monitoring port is silent, until `ask_budget_s` is. Raises Unavailable, MetadataNotSynced.
+        While a monitoring port is silent it tries again, until `ask_budget_s` is used up. Raises
+        Unavailable, also while the servers choose a leader; MetadataNotSynced.
         """
-        now = self._clock.monotonic()
-        deadline, ask_deadline = now + budget_s, now + ask_budget_s
-        while True:
-            try:
-                doubted = await self.ensure()
-                if doubted is None:
-                    return
-                if self._clock.monotonic() >= ask_deadline:
-                    raise doubted
-            except Unavailable as error:
-                if self._clock.monotonic() >= deadline:
-                    raise
-                _log.info("the metadata cannot be prepared yet", error=str(error))
+        deadline = self._clock.monotonic() + ask_budget_s
+        while (doubted := await self.ensure()) is not None:
+            if self._clock.monotonic() >= deadline:
+                raise doubted
             await self._clock.sleep(PAUSE_S)
 
     async def serve(self) -> None:

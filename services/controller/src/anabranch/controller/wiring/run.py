@@ -1,5 +1,7 @@
 """Runs a controller in a process."""
 
+from functools import partial
+
 import structlog
 
 from anabranch.common.adapters.chunk_transient import shared_location
@@ -13,7 +15,8 @@ from anabranch.controller.adapters.metadata_streams import MetadataStreams, Repl
 from anabranch.controller.cluster.constants import settle_constants
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.settings import Settings
-from anabranch.controller.wiring.controller import build
+from anabranch.controller.wiring.controller import Controller, build
+from anabranch.controller.wiring.patience import patiently
 from anabranch.controller.wiring.serving import serve
 from anabranch.controller.wiring.surroundings import Surroundings
 from anabranch.controller.workflows.observed import Observer
@@ -42,24 +45,33 @@ async def run_controller(settings: Settings, lifetime: Lifetime) -> None:
     containment = Containment(clock, rng)
     around = Surroundings(settings, client, clock, SystemIds(), rng, observer, containment)
     try:
-        streams, is_prepared = _metadata_streams(around), False
+        streams, controller = _metadata_streams(around), None
         async with lifetime.until_stop():
-            await streams.prepare()
-            is_prepared = True
-        if not is_prepared:
+            controller = await _prepared(around, streams)
+        if controller is None:
             return
-        constants = await settle_constants(
-            around.objects(subjects.CLUSTER_BUCKET),
-            settings.container_count,
-            settings.bucket_count,
-        )
-        controller = build(around, constants.buckets)
         controller.watch(observer.metrics)
-        await controller.heads.check(accept=settings.accept_rewound)
         await serve(controller, lifetime, streams)
         await controller.cluster.members.leave()
     finally:
         await close_nats(client)
+
+
+async def _prepared(around: Surroundings, streams: MetadataStreams) -> Controller:
+    """The controller of a cluster whose metadata is in place. Raises the errors of
+    `run_controller`."""
+    settings, clock = around.settings, around.clock
+    await patiently(streams.prepare, clock)
+    settle = partial(
+        settle_constants,
+        around.objects(subjects.CLUSTER_BUCKET),
+        settings.container_count,
+        settings.bucket_count,
+    )
+    constants = await patiently(settle, clock)
+    controller = build(around, constants.buckets)
+    await patiently(partial(controller.heads.check, accept=settings.accept_rewound), clock)
+    return controller
 
 
 def _metadata_streams(around: Surroundings) -> MetadataStreams:
