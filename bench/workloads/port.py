@@ -1,12 +1,14 @@
 """What a workload is: sizes of events, which systems it suits, and one round on one of them."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Protocol
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Protocol, Self
 
 from bench.case import Case, Digest, Effort, Sample
 from bench.clock import Stopwatch
 from bench.machine import cpu_seconds
+from bench.systems.anabranch import APART
 from bench.systems.port import Label, Stream, System
 
 
@@ -23,6 +25,31 @@ class Workload(Protocol):
     ) -> Sample:
         """One round on a fresh stream; a warm-up is shorter, and nobody keeps its figures."""
         ...
+
+
+class WithClusterApart:
+    """A workload on a cluster of its own, which one round starts for all later ones.
+
+    It is entered as a context. `_stack` holds what the rounds share, until the end.
+    """
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    def suits(self, label: Label) -> bool:
+        return label.settings == APART
 
 
 class Meter:

@@ -13,18 +13,17 @@ import asyncio
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from anabranch.client import TableSettings
 from bench.case import MIB, Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.machine import resident_bytes
-from bench.systems.anabranch import APART, AnabranchApart
-from bench.systems.port import Label, System
+from bench.systems.anabranch import AnabranchApart
+from bench.systems.port import System
 from bench.systems.table import ArrowTable
+from bench.workloads.port import WithClusterApart
 from bench.workloads.tables import BLOCK_ENTRIES, block_keys, block_values, key_of
 
 STORE = "segstore"
@@ -35,30 +34,15 @@ PATIENCE_SECONDS = 600.0
 LOOK_SECONDS = 0.005
 
 
-class TableRestart:
-    """To be entered: the warm-up starts the cluster and fills its table, for all rounds."""
+class TableRestart(WithClusterApart):
+    """The warm-up starts the cluster and fills its table, for all rounds."""
 
     name = "W22"
     event_bytes: tuple[int, ...] = (100,)
 
     def __init__(self) -> None:
-        self._stack = AsyncExitStack()
+        super().__init__()
         self._filled: FilledTable | None = None
-
-    async def __aenter__(self) -> Self:
-        await self._stack.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
-
-    def suits(self, label: Label) -> bool:
-        return label.settings == APART
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool

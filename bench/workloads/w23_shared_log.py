@@ -11,38 +11,33 @@ The store flushes after the round, so the logs do not grow from round to round.
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import cycle
-from types import TracebackType
-from typing import Self
 
 from nats.aio.client import Client as NatsClient
 
 from anabranch.cli.perf.load.appends import append_one_by_one
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.runtime.nats_target import nats_target
+from anabranch.segstore.adapters.jetstream_log.nats_stream import HEADERS_SIZE_BYTES_MAX
 from anabranch.segstore.adapters.jetstream_log.window import MESSAGES_MAX, SIZE_BYTES_MAX
 from bench.case import MIB, Case, Effort, Sample, Supply
 from bench.clock import Stopwatch
 from bench.stats import percentile
 from bench.systems.anabranch import (
-    APART,
     NOT_FLUSHING,
     Anabranch,
     AnabranchApart,
     shared_logs,
 )
-from bench.systems.port import Label, System
+from bench.systems.port import System
 from bench.systems.publish import bare_stream, stored_in_logs
-from bench.workloads.port import Meter, holds_exactly, plain_stream
+from bench.workloads.port import Meter, WithClusterApart, holds_exactly, plain_stream
 from bench.workloads.w3_one_awaited import await_one_by_one
 
 BYTES_MIN, BYTES_MAX = 256 * MIB, 512 * MIB
 SECONDS_MIN = 0.5
 """A shorter round would be about the writer's connection to the store."""
-HEADERS_BYTES_MAX = 512
-"""The room that a message's headers take of the server's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +62,18 @@ def window_for(message_bytes: int) -> int:
     return max(1, min(MESSAGES_MAX, SIZE_BYTES_MAX // message_bytes))
 
 
-class SharedLog:
-    """To be entered. The first round starts the cluster, for all rounds."""
+class SharedLog(WithClusterApart):
+    """The first round starts the cluster, for all rounds."""
 
     event_bytes: tuple[int, ...] = (1_024, 100)
     kind = ""
 
     def __init__(self, replicas: int) -> None:
+        super().__init__()
         self.name = " ".join(filter(None, ("W23", f"R {replicas}", self.kind)))
         self._replicas = replicas
-        self._stack = AsyncExitStack()
         self._cluster: Anabranch | None = None
         self._nats: NatsClient | None = None
-
-    async def __aenter__(self) -> Self:
-        await self._stack.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._cluster = None
-        await self._stack.__aexit__(kind, error, trace)
-
-    def suits(self, label: Label) -> bool:
-        return label.settings == APART
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
@@ -164,7 +143,7 @@ class SharedLog:
 
     def _message(self, case: Case, written: Stored) -> bytes:
         """A message of the mean size, with content of the same kind."""
-        size = min(written.mean_bytes, self.nats.max_payload - HEADERS_BYTES_MAX)
+        size = min(written.mean_bytes, self.nats.max_payload - HEADERS_SIZE_BYTES_MAX)
         content = b"".join(case.events)
         return (content * (size // len(content) + 1))[:size]
 

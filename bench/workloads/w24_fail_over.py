@@ -15,13 +15,10 @@ that are not in the stream at the end; the row is verified only if all are there
 import asyncio
 import signal
 from bisect import bisect_right
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Self
 
 from nats.aio.client import Client as NatsClient
 
@@ -36,10 +33,10 @@ from anabranch.common.runtime.nats_target import nats_target
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
-from bench.systems.anabranch import APART, Anabranch, AnabranchApart, AnabranchStream, shared_logs
-from bench.systems.port import Label, System
+from bench.systems.anabranch import Anabranch, AnabranchApart, AnabranchStream, shared_logs
+from bench.systems.port import System
 from bench.systems.publish import are_current, leader_of_growing_log
-from bench.workloads.port import Meter, holds_exactly
+from bench.workloads.port import Meter, WithClusterApart, holds_exactly
 
 KILLS = 5
 STEADY_S = 1.0
@@ -74,35 +71,19 @@ class Awaited:
         return self.acknowledged[at] if at < len(self.acknowledged) else None
 
 
-class FailOver:
-    """To be entered. The warm-up starts the cluster, for all rounds."""
+class FailOver(WithClusterApart):
+    """The warm-up starts the cluster, for all rounds."""
 
     event_bytes: tuple[int, ...] = (1_024,)
 
     def __init__(self, *, with_nats: bool) -> None:
+        super().__init__()
         self.name = "W24 store and NATS" if with_nats else "W24 store"
         self._with_nats = with_nats
-        self._stack = AsyncExitStack()
         self._cluster: Anabranch | None = None
         self._held: HeldParts
         self._monitor_urls: list[str] = []
         self._nats: NatsClient
-
-    async def __aenter__(self) -> Self:
-        await self._stack.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._cluster = None
-        await self._stack.__aexit__(kind, error, trace)
-
-    def suits(self, label: Label) -> bool:
-        return label.settings == APART
 
     async def measure(
         self,
