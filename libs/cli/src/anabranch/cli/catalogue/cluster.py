@@ -46,7 +46,7 @@ CONTAINER = Group(
         Command(
             "explain",
             "commands.containers:explain",
-            "Explain why a container does not serve, or what the cluster is about to do with it.",
+            "Explain why a container does not serve, and how the cluster proceeds.",
             ("anabranch container explain 0",),
         ),
         Command(

@@ -46,7 +46,7 @@ def list_all(*, connection: Connection = _HERE) -> None:
 
 
 def explain(container: int, /, *, connection: Connection = _HERE) -> None:
-    """Explain why a container does not serve, or what the cluster is about to do with it.
+    """Explain why a container does not serve, and how the cluster proceeds.
 
     Parameters
     ----------

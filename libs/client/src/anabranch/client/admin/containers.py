@@ -47,7 +47,7 @@ class Containers:
     async def explain(
         self, container: int, *, timeout_s: float = QUERY_TIMEOUT_S
     ) -> ContainerExplained:
-        """Why the container does not serve, or what the cluster is about to do with it.
+        """The reasons why the container does not serve, and the next step of the cluster.
 
         Raises InvalidRequest, Unavailable.
 

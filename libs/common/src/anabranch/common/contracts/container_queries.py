@@ -15,7 +15,7 @@ class ExplainContainer(Query):
 
 
 class ContainerExplained(Contract):
-    """A container, and why it does not serve, or what the cluster is about to do with it.
+    """A container, with the reasons why it does not serve, and the next step of the cluster.
 
     The sentences are for people; their wording may change with any release.
     """
