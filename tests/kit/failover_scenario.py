@@ -25,7 +25,7 @@ from kit.failover_faults import disturb, drawn_kinds, heal
 from kit.failover_world import World
 from kit.rng import Random, seeded
 
-FAULTS_S = 20.0
+FAULTS_S = 24.0
 BEGIN_S_MAX = 60.0
 RECOVERY_S_MAX = 60.0
 DETECTION_S_MAX = 3.5
@@ -33,6 +33,8 @@ DETECTION_S_MAX = 3.5
 writes."""
 CONTINUE_S_MAX = 3.0
 READ_S_MAX = 30.0
+PACES_S = (2.0, 5.0, 12.0)
+"""The longest times between two faults."""
 CLOCKS = ((1.0,), (0.9, 1.0, 1.1), (0.9, 1.1))
 
 
@@ -96,10 +98,12 @@ class Story:
         return task
 
     def disturb(self, kinds: list[str]) -> None:
-        """Let things go wrong for a while."""
+        """Let things go wrong for a while, often or one at a time. If more than half of the stores
+        are silent together, the controllers wait for them."""
         until_s = self._world.now_s + FAULTS_S
+        pace_s = self._rng.choice(PACES_S)
         while self._world.now_s < until_s:
-            self._world.processes.run_for(self._rng.random() * 3)
+            self._world.processes.run_for(self._rng.random() * pace_s)
             disturb(self._world, kinds)
 
     def kill_one(self) -> None:
