@@ -18,6 +18,7 @@ from anabranch.common.model.cluster import (
     ControllerRecord,
     Endpoint,
     LeaderRecord,
+    LogCopy,
     NodeRecord,
     Placement,
     PlacementState,
@@ -77,6 +78,8 @@ class StoredNode(_StoredObject):
     lease_s: float = 0.0
     rack: str = ""
     proof: str = ""
+    peer_host: str = ""
+    peer_port: int = 0
 
 
 class StoredController(_StoredObject):
@@ -100,10 +103,10 @@ class StoredLeader(_StoredObject):
 
 class StoredPlacement(_StoredObject):
     """A `Placement`. Schema 2 added moving, abandoning, and the states that wait for an operator or
-    a store; schema 3 added pinning, schema 4 the home of the log."""
+    a store; schema 3 added pinning, schema 4 the home of the log, schema 5 replicated logs."""
 
-    schema_supported: ClassVar[int] = 4
-    schema_number: int = 4
+    schema_supported: ClassVar[int] = 5
+    schema_number: int = 5
     container: int
     replicas: tuple[str, ...]
     container_epoch: int = 0
@@ -117,6 +120,9 @@ class StoredPlacement(_StoredObject):
     abandoned: Abandonment | None = None
     pinned: bool = False
     log_home: str = ""
+    isr: tuple[LogCopy, ...] = ()
+    isr_min: int = 0
+    wanted: tuple[str, ...] = ()
 
 
 class StoredDrains(_StoredObject):
@@ -153,6 +159,8 @@ def node_to_bytes(node: NodeRecord) -> bytes:
         lease_s=node.lease_s,
         rack=node.rack,
         proof=node.proof,
+        peer_host=node.peer.host if node.peer else "",
+        peer_port=node.peer.port if node.peer else 0,
     ).to_bytes()
 
 
@@ -170,6 +178,7 @@ def node_from_bytes(data: bytes) -> NodeRecord:
         stored.lease_s,
         stored.rack,
         stored.proof,
+        Endpoint(stored.peer_host, stored.peer_port) if stored.peer_port else None,
     )
 
 
@@ -227,6 +236,9 @@ def placement_to_bytes(placement: Placement) -> bytes:
         abandoned=placement.abandoned,
         pinned=placement.pinned,
         log_home=placement.log_home,
+        isr=placement.isr,
+        isr_min=placement.isr_min,
+        wanted=placement.wanted,
     ).to_bytes()
 
 
@@ -247,4 +259,7 @@ def placement_from_bytes(data: bytes) -> Placement:
         abandoned=stored.abandoned,
         pinned=stored.pinned,
         log_home=stored.log_home,
+        isr=stored.isr,
+        isr_min=stored.isr_min,
+        wanted=stored.wanted,
     )

@@ -10,6 +10,28 @@ class Unavailable(Retry):
     code = "unavailable"
 
 
+class NotEnoughReplicas(Unavailable):
+    """Fewer copies of the container's log are in sync than an acknowledgement needs. Fields:
+    container, in_sync, needed."""
+
+    code = "not-enough-replicas"
+    default_remedy = Remedy(
+        "wait until another replica has caught up, then try again",
+        command="wait until another replica has caught up (`anabranch container list`), "
+        "then try again",
+    )
+
+
+class LeaderOffline(Unavailable):
+    """No store with an in-sync copy of the container's log answers. Fields: container."""
+
+    code = "leader-offline"
+    default_remedy = Remedy(
+        "start a store that holds an in-sync copy",
+        command="start a store that holds an in-sync copy (`anabranch container explain`)",
+    )
+
+
 class Overloaded(Retry):
     """A bounded queue is full, and the request was not accepted. Fields: limit."""
 

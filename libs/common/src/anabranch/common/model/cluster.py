@@ -39,6 +39,8 @@ class NodeRecord:
     """The failure domain of its machine; "" if unknown."""
     proof: str = ""
     """Proves that the store has the join token of the cluster: see `model.joining`."""
+    peer: Endpoint | None = None
+    """The address for stores that replicate logs to this one; None if it keeps no copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class LeaderRecord:
 
 JETSTREAM = "jetstream"
 """The shared place of logs that are streams of NATS JetStream."""
+REPLICATED = "replicated"
+"""The place of logs that stores replicate among each other: ADR 14."""
 
 
 class PlacementState(StrEnum):
@@ -72,10 +76,12 @@ class PlacementState(StrEnum):
     ASSIGNED: the store opens it, or is about to. OPEN: it serves under `container_epoch`. FAILED:
     it ended, and the store opens it again by itself. DISABLED: it failed too often in a row.
     OFFLINE: its stored bytes are damaged, or its log or tier 2 is missing. The last two wait for an
-    operator.
+    operator. ELECTING: its log is replicated, and a controller looks for the replica that leads; no
+    store opens it.
     """
 
     ASSIGNED = "assigned"
+    ELECTING = "electing"
     OPEN = "open"
     FAILED = "failed"
     DISABLED = "disabled"
@@ -108,6 +114,14 @@ class Abandonment:
 
 
 @dataclass(frozen=True, slots=True)
+class LogCopy:
+    """One life of a replicated log in the journal of one store."""
+
+    node_id: str
+    copy_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """The owner of a container.
 
@@ -134,7 +148,15 @@ class Placement:
     pinned: bool = False
     log_home: str = ""
     """The place of the log `log_id` that stores share, such as `JETSTREAM`; "" if the log is in the
-    owner's journal. Any store with this place can open the container."""
+    owner's journal. Any store with this place can open the container, but a `REPLICATED` log only
+    those with a copy in `isr`."""
+    isr: tuple[LogCopy, ...] = ()
+    """The copies of a replicated log that have every acknowledged message; changed by the owner of
+    the container epoch alone. Empty for other logs, and until a replicated one is first opened."""
+    isr_min: int = 0
+    """The fewest copies in `isr` with which appends are acknowledged; 0 for other logs."""
+    wanted: tuple[str, ...] = ()
+    """The replicas that an operator asked for, until `replicas` has them; () if none are due."""
 
     @property
     def owner(self) -> str:

@@ -22,7 +22,7 @@ Payload of an opening::
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -43,10 +43,16 @@ PIECES_MAX = 64
 
 
 class Kind(IntEnum):
-    """The kind of a message."""
+    """The kind of a message. BASE and PROMISE are records of one copy of a replicated log."""
 
     OPENING = 1
     FRAME = 2
+    BASE = 3
+    PROMISE = 4
+
+
+SHARED_KINDS = frozenset({Kind.OPENING, Kind.FRAME})
+"""The kinds that a log consists of, wherever it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,40 @@ def decode_opening(payload: Buffer) -> Opening:
     return Opening(Link(epoch, number, crc, sequence), created, nonce)
 
 
+def frame_head(
+    fields: FrameFields,
+    part: Sequence[Buffer],
+    *,
+    number: int,
+    previous_crc: int,
+    confirmed: int,
+    seed: int,
+    index: int = 0,
+    count: int = 1,
+) -> tuple[bytes, int]:
+    """The header of a message that holds one part of a frame, and the message's CRC."""
+    start = _START.pack(
+        MAGIC, FORMAT, Kind.FRAME, 0, fields.container, fields.container_epoch, number, confirmed,
+        previous_crc, fields.first_sequence, fields.count, index, count, sum(map(len, part)),
+    )  # fmt: skip
+    crc = crc32c(start, seed)
+    for piece in part:
+        crc = crc32c(piece, crc)
+    return start + _CRC.pack(crc), crc
+
+
+def encode_record(
+    kind: Kind, container: int, container_epoch: int, payload: bytes, seed: int
+) -> bytes:
+    """A message that is neither an opening nor a frame."""
+    assert kind not in SHARED_KINDS
+    start = _START.pack(
+        MAGIC, FORMAT, kind, 0, container, container_epoch, 0, 0, 0, 0, 0, 0, 1, len(payload)
+    )
+    crc = crc32c(payload, crc32c(start, seed))
+    return start + _CRC.pack(crc) + payload
+
+
 def encode_parts(
     fields: FrameFields,
     payload: Sequence[Buffer],
@@ -154,15 +194,11 @@ def encode_parts(
     number, crc = link.number, link.crc
     for index, part in enumerate(parts):
         number += 1
-        start = _START.pack(
-            MAGIC, FORMAT, Kind.FRAME, 0, fields.container, fields.container_epoch, number,
-            confirmed, crc, fields.first_sequence, fields.count, index, len(parts),
-            sum(map(len, part)),
+        head, crc = frame_head(
+            fields, part, number=number, previous_crc=crc, confirmed=confirmed, seed=seed,
+            index=index, count=len(parts),
         )  # fmt: skip
-        crc = crc32c(start, seed)
-        for piece in part:
-            crc = crc32c(piece, crc)
-        yield b"".join((start, _CRC.pack(crc), *part)), crc
+        yield b"".join((head, *part)), crc
 
 
 def _divided(payload: Sequence[Buffer], size_max: int) -> Sequence[Sequence[Buffer]]:
@@ -177,8 +213,10 @@ def _divided(payload: Sequence[Buffer], size_max: int) -> Sequence[Sequence[Buff
     return [(body[at : at + size_max],) for at in range(0, max(1, len(body)), size_max)]
 
 
-def decode_message(data: bytes, seed: int, place: int) -> tuple[Message, memoryview]:
-    """The message at `place` of the stream, and its payload.
+def decode_message(
+    data: bytes, seed: int, place: int, kinds: Collection[Kind] = SHARED_KINDS
+) -> tuple[Message, memoryview]:
+    """The message at `place` of the stream, and its payload. `kinds`: those that may be there.
 
     Raises CorruptJournal, FormatTooNew.
     """
@@ -196,7 +234,7 @@ def decode_message(data: bytes, seed: int, place: int) -> tuple[Message, memoryv
     ):
         raise CorruptJournal("a message of the log is damaged", place=place)
     _, _, kind, _, *rest = fields
-    if kind not in (Kind.OPENING, Kind.FRAME):
+    if kind not in kinds:
         raise CorruptJournal("a message of the log has an unknown kind", place=place, kind=kind)
     header = (Kind(kind), *rest, crc)
     return Message(*header), payload

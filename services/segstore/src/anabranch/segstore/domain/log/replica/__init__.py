@@ -1,0 +1,1 @@
+"""Decisions about the copies of a replicated log. Pure."""
