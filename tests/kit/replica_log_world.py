@@ -135,6 +135,10 @@ class World:
             return False
         return node.open.get(found.container) == found.container_epoch
 
+    def all_served(self) -> bool:
+        """Whether every container serves."""
+        return all(map(self.serves, self.all_placed()))
+
     def whole(self) -> bool:
         """Whether every container serves, with all its replicas in the ISR."""
         return all(
