@@ -171,6 +171,7 @@ def random_failover(seed: int) -> Mapping[str, int]:
         rates=CLOCKS[0] if plain else rng.choice(CLOCKS),
         journals=journals,
     )
+    world.start()
     try:
         story = Story(rng, world, calm=plain)
         story.begin()

@@ -35,9 +35,7 @@ class NodeDisk:
 class SlowCommits:
     """`CommitWriter` of a process: the machine writes and syncs while the process goes on."""
 
-    def __init__(
-        self, processes: Processes, process: Process, node: NodeDisk, rng: Random
-    ) -> None:
+    def __init__(self, processes: Processes, process: Process, node: NodeDisk, rng: Random) -> None:
         self._processes = processes
         self._process = process
         self._node = node

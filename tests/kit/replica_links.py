@@ -35,15 +35,15 @@ class FarEnd:
     def host(self) -> CopyHost:
         return self.hosting.host
 
-    def synced(self, container: int, container_epoch: int, through: Position) -> None:  # noqa: ARG002
+    def synced(self, container: int, container_epoch: int, through: Position) -> None:
         """See `CopyCaller`."""
         self._tell(lambda: self._link.heard_synced(through))
 
-    def flush_wanted(self, container: int, container_epoch: int) -> None:  # noqa: ARG002
+    def flush_wanted(self, container: int, container_epoch: int) -> None:
         """See `CopyCaller`."""
         self._tell(self._link.heard_flush_wanted)
 
-    def refused(self, container: int, container_epoch: int, error: AnabranchError) -> None:  # noqa: ARG002
+    def refused(self, container: int, container_epoch: int, error: AnabranchError) -> None:
         """See `CopyCaller`."""
         self._tell(lambda: self._link.lose(error))
 

@@ -234,7 +234,8 @@ class Story:
             histories = {}
             for copy in found.isr:
                 kept = world.nodes[copy.node_id].parts.copies.find(found.container, found.log_id)
-                assert kept is not None and kept.copy_id == copy.copy_id, f"{copy} is gone"
+                assert kept is not None, f"{copy} is gone"
+                assert kept.copy_id == copy.copy_id, f"{copy} was created again"
                 histories[copy.node_id] = kept.history
             agree(histories)
             world.counts["histories of copies compared"] += len(histories)

@@ -1,7 +1,6 @@
 """The parts of a replicated log as a simulated store builds them."""
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anabranch.common.contracts.cluster import placement_from_bytes, placement_key
 from anabranch.common.errors import Deposed, WrongHost
