@@ -67,6 +67,9 @@ class StoreProcess:
         self._back_off_s = drawn_from(seeded(number))
         self._tasks: set[asyncio.Task[None]] = set()
         cache = Cache(CACHE_BYTES)
+        self._placements = Placements(
+            services.objects(services.placements, self.ways), self.node_id
+        )
         self._log = self._new_log(frames)
         shared = not self._log.bound_to_store
         self.store = a_store(
@@ -104,10 +107,9 @@ class StoreProcess:
 
     async def _run(self) -> None:
         services, process = self._services, self.process
-        node = NodeRecord(self.node_id, Endpoint(self.node_id, 1), self._log.journal_id)
         announcement = Announcement(
             services.objects(services.nodes, self.ways),
-            node,
+            self._record(),
             self.session,
             join_token="",
             ids=self._ids,
@@ -130,6 +132,9 @@ class StoreProcess:
             _, tasks = await asyncio.wait(tasks, timeout=0.1)
         await announcement.end()
 
+    def _record(self) -> NodeRecord:
+        return NodeRecord(self.node_id, Endpoint(self.node_id, 1), self._log.journal_id)
+
     async def _announce(self, announcement: Announcement) -> None:
         if self._former_may_run:
             await announcement.wait_for_former()
@@ -146,7 +151,7 @@ class StoreProcess:
     def _assignments(self) -> Assignments:
         services = self._services
         objects = services.objects(services.placements, self.ways)
-        placements = Placements(objects, self.node_id)
+        placements = self._placements
         clock = self.process.clock
         open_tier_two = OpenContainerTierTwo(services.chunks(self.ways), self._ids, clock, TIER_TWO)
         tiers = Tiers(self._log, open_tier_two, placements, self._ids)

@@ -1,0 +1,71 @@
+"""A store that replicates its logs, in a simulated cluster: its journal is on the node's disk, and
+other stores and controllers reach its copies over the network."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from anabranch.common.model.cluster import Endpoint, NodeRecord
+from anabranch.segstore.adapters.memory_log import MemoryFrames
+from anabranch.segstore.ports import DurableDataLog
+from anabranch.segstore.ports_replica import CopyHost
+from kit.failover_services import Services
+from kit.failover_store import StoreProcess
+from kit.replica_disks import Disks
+from kit.replica_links import SimPeers
+from kit.replica_network import Network
+from kit.replica_parts import ReplicaParts, replica_parts
+
+
+class ReplicaStore(StoreProcess):
+    """One life of a store. `is_gone`: whether the session of another one is over."""
+
+    def __init__(
+        self,
+        services: Services,
+        network: Network,
+        disks: Disks,
+        node_id: str,
+        rate: float,
+        *,
+        is_gone: Callable[[str], bool],
+        former_may_run: bool,
+    ) -> None:
+        self.silent = False
+        self._network = network
+        self._disks = disks
+        self._is_gone = is_gone
+        self.parts: ReplicaParts
+        super().__init__(services, node_id, rate, None, former_may_run=former_may_run)
+        network.join(node_id, self)
+
+    @property
+    def host(self) -> CopyHost:
+        """See `Hosting`."""
+        return self.parts.copies
+
+    def _new_log(self, frames: MemoryFrames | None) -> DurableDataLog:
+        assert frames is None, "the journal is on the node's disk"
+        process = self.process
+        journal = self._disks.open(self.node_id, process, self._ids, process.loop.call_soon)
+        peers = SimPeers(
+            self._network,
+            self.node_id,
+            process,
+            gone=self._is_gone,
+            is_silent=lambda: self.silent,
+        )
+        self.parts = replica_parts(
+            journal,
+            self.node_id,
+            process,
+            self._ids,
+            self._placements,
+            peers,
+            self.spawn,
+            may_acknowledge_alone=lambda: self.session.held,
+            failed=self._fail,
+        )
+        return self.parts.log
+
+    def _record(self) -> NodeRecord:
+        return replace(super()._record(), peer=Endpoint(self.node_id, 2))
