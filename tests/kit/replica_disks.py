@@ -103,6 +103,11 @@ class Disks:
             commits=SlowCommits(self._processes, process, found, self._rng),
         )
 
+    def heal(self) -> None:
+        """Let all syncs be quick."""
+        for found in self._nodes.values():
+            found.slow_s_max = QUICK_S
+
     def end_process(self, node: str) -> None:
         """The node's process is dead: what it wrote stays visible, and unsynced."""
         self.of(node).disk.kill()

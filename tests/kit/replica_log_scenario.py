@@ -10,6 +10,7 @@ In *plain* runs the only fault is the death of one store, and its logs must be w
 from collections.abc import Callable, Mapping
 
 from anabranch.segstore.domain.log.replica.history import History
+from kit.replica_disks import QUICK_S
 from kit.replica_log_world import World
 from kit.replica_network import NetworkFaults
 from kit.rng import Random, seeded
@@ -137,11 +138,11 @@ def lossy_placements(world: World) -> bool:
 
 def slow_disk(world: World) -> bool:
     """The syncs of a store take long."""
-    name = world.rng.choice(sorted(world.nodes))
-    world.disks.of(name).slow_s_max = world.rng.choice((0.2, 1.0, 4.0))
+    node = world.disks.of(world.rng.choice(sorted(world.nodes)))
+    node.slow_s_max = world.rng.choice((0.2, 1.0, 4.0))
 
     def heal() -> None:
-        world.disks.of(name).slow_s_max = 0.002
+        node.slow_s_max = QUICK_S
 
     world.processes.later(_some_s(world.rng, 8.0), heal)
     return True
@@ -201,8 +202,7 @@ class Story:
             part.way.faults = WayFaults()
             part.way.mend()
             part.process.wake()
-        for name in world.nodes:
-            world.disks.of(name).slow_s_max = 0.002
+        world.disks.heal()
 
     def recover(self) -> None:
         """Require that every log is served by all its replicas in bounded time."""
