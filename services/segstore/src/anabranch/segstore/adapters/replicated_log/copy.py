@@ -210,6 +210,19 @@ class Copy:
         self._release_records()
         return True
 
+    async def restart(self, base: Link, *, container_epoch: int) -> None:
+        """Go on behind `base`, which names the last message with another last operation, because
+        tier 2 has everything up to there. Durable on return. Raises the errors of `rewind`."""
+        self.check(container_epoch)
+        await self._idle()
+        self.check(container_epoch)
+        assert position_of(base) == position_of(self.history.end), "behind the last message"
+        self._append_base(base)
+        self.history = History(base)
+        self._released = max(self._released, base.last_sequence)
+        await self._records.wait()
+        self._release_records()
+
     async def _idle(self) -> None:
         while not self._records.idle or self.failure is not None:
             await self._records.wait()

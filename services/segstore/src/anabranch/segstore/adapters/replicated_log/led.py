@@ -9,6 +9,7 @@ from anabranch.common.model.cluster import LogCopy
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.adapters.group import Schedule
 from anabranch.segstore.adapters.replicated_log.copy import Copy
+from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.ports_replica import Peers, Register
 
 CallLater = Callable[[float, Callable[[], None]], Callable[[], None]]
@@ -63,6 +64,8 @@ class Led:
     container_epoch: int
     log_id: str
     copy: Copy
+    local: DurableDataLog
+    """The journal of this store, in which the copy is."""
     around: Around
 
     @property

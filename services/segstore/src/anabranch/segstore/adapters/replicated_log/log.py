@@ -89,11 +89,16 @@ class ReplicatedLog:
                 "this store has no copy of the container's log",
                 container=container, log_id=log_id,
             )  # fmt: skip
+        if container_epoch <= copy.promised:
+            raise Deposed(
+                "the container was already opened under this epoch or a higher one",
+                container=container, container_epoch=container_epoch, highest=copy.promised,
+            )  # fmt: skip
         await copy.promise(container_epoch)
         older = self._views.pop(container, None)
         if older is not None:
             older.fail(Deposed("the container was opened again", container_epoch=container_epoch))
-        led = Led(container, container_epoch, log_id, copy, self._around)
+        led = Led(container, container_epoch, log_id, copy, self._local, self._around)
         view = await open_view(led, source, applied)
         self._check_open()
         self._views[container] = view

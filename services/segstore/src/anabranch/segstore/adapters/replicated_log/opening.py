@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from anabranch.common.errors import AnabranchError, CorruptJournal, LogNotHere, Unavailable
+from anabranch.common.errors import CorruptJournal, LogNotHere, Unavailable
 from anabranch.segstore.adapters.replicated_log.led import Led
 from anabranch.segstore.adapters.replicated_log.view import ReplicatedView
 from anabranch.segstore.domain.log.replica.history import Counted
@@ -76,7 +76,10 @@ async def _continue_above(led: Led, replicas: Replicas, sequence: int) -> None:
             "an in-sync copy of the log lacks operations that tier 2 has",
             container=led.container, log_id=led.log_id, last=end.last_sequence, applied=sequence,
         )  # fmt: skip
-    await led.copy.restart(Link(end.container_epoch, end.number, end.crc, sequence))
+    await led.copy.restart(
+        Link(end.container_epoch, end.number, end.crc, sequence),
+        container_epoch=led.container_epoch,
+    )
 
 
 async def _write_opening(led: Led) -> Counted:
@@ -84,24 +87,9 @@ async def _write_opening(led: Led) -> Counted:
     copy = led.copy
     data = encode_first(led.container, led.container_epoch, copy.history.end, copy.seed)
     record = decode_record(data, copy.seed, 0)
-    synced: asyncio.Future[Counted] = asyncio.get_running_loop().create_future()
-
-    def note(counted: Counted) -> None:
-        if not synced.done():
-            synced.set_result(counted)
-
-    def ended(error: AnabranchError, *, with_store: bool) -> None:  # noqa: ARG001
-        if not synced.done():
-            synced.set_exception(error)
-
-    copy.on_ended = ended
-    copy.append((data,), record, note)
-    try:
-        async with asyncio.timeout(led.around.pace.open_s):
-            return await synced
-    except TimeoutError as error:
-        raise Unavailable(
-            "the opening of the log was not synced in time", container=led.container
-        ) from error
-    finally:
-        copy.on_ended = None
+    counted = copy.append(
+        (data,), record.message, record.opening, lambda _: None,
+        container_epoch=led.container_epoch,
+    )  # fmt: skip
+    await copy.written()
+    return counted

@@ -69,7 +69,7 @@ class ReplicatedView:
             on_advance=self._advance, on_replicas=self.replicas_changed,
         )  # fmt: skip
         self._feeding = Feeding(
-            led, self.isr, self._window, lambda: self._released, self._release_soon
+            led, self.isr, self._window, lambda: self._released, self._release_held
         )
         self._feeders: dict[str, tuple[Feeder, asyncio.Task[None]]] = {}
         self._told_number = 0
@@ -99,7 +99,7 @@ class ReplicatedView:
     async def open(self) -> None:
         """Begin to feed the followers and to change the ISR; wait until every required copy has
         synced the opening. Raises the error that ended the view, Unavailable."""
-        self._copy.on_ended = self._copy_ended
+        self._copy.lead(self.container_epoch, self._copy_ended)
         self.isr.synced(self._led.own, self._opening.position)
         self._task = self._around.spawn(self._run())
         try:
@@ -118,9 +118,9 @@ class ReplicatedView:
             raise self.failure
         self._serving = True
 
-    def _copy_ended(self, error: AnabranchError, *, with_store: bool) -> None:
+    def _copy_ended(self, error: AnabranchError) -> None:
         """The own copy takes no more messages of this epoch."""
-        if with_store:
+        if self._led.local.failure is not None:
             self.fail_with_store(error)
         else:
             self.fail(error)
@@ -199,7 +199,9 @@ class ReplicatedView:
             contents.first_sequence, contents.count, 0, 1, contents.size, crc,
         )  # fmt: skip
         try:
-            counted = self._copy.append(message, header, self._own_synced)
+            counted = self._copy.append(
+                message, header, None, self._own_synced, container_epoch=led.container_epoch
+            )
         except AnabranchError as error:
             self.fail(error)
             return
@@ -250,7 +252,7 @@ class ReplicatedView:
         self._ended = True
         self._window.abandon()
         self.isr.close()
-        self._copy.on_ended = None
+        self._copy.stop_leading(self.container_epoch)
         for feeder, _ in self._feeders.values():
             feeder.close()
         if self._cancel_timer is not None:
@@ -324,9 +326,9 @@ class ReplicatedView:
             self._released = applied_sequence
             for feeder, _ in self._feeders.values():
                 feeder.release(applied_sequence)
-        await self._release_own()
+        self._release_own()
 
-    async def _release_own(self) -> None:
+    def _release_own(self) -> None:
         """Release what tier 2 has and no follower needs to catch up."""
         holds = [
             held.last_sequence
@@ -341,15 +343,15 @@ class ReplicatedView:
             self._held_since_s = now_s
         elif (
             now_s - self._held_since_s > self._around.pace.hold_s
-            or self._copy.no_room is not None
+            or self._led.local.no_room is not None
         ):
             upto = self._released
-        await self._copy.release(upto)
+        self._copy.release(upto)
 
-    def _release_soon(self) -> None:
+    def _release_held(self) -> None:
         """Release what was held for a follower that has caught up."""
-        if self._held_since_s is not None and self._group is not None and not self._ended:
-            self._group.create_task(self._kept(self._release_own))
+        if self._held_since_s is not None and not self._ended:
+            self._release_own()
 
     def unpin(self) -> None:
         """Have the last message of the copy hold up no old journal file, if tier 2 has it."""
@@ -362,7 +364,7 @@ class ReplicatedView:
 
     async def _unpin(self) -> None:
         try:
-            await self._release_own()
+            self._release_own()
             await self._copy.unpin()
         except Unavailable as error:
             _log.warning(
