@@ -99,11 +99,12 @@ class StoreProcess:
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         return self.process.loop.call_later(seconds, callback).cancel
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Run work of a handler or a log."""
         task = self.process.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _run(self) -> None:
         services, process = self._services, self.process

@@ -109,7 +109,7 @@ class SimLink:
 
     async def rewind(self, to: Link) -> None:
         """See `CopyLink`."""
-        await self._ask(lambda far: far.host.rewind(self._container, self._epoch, to))
+        await self._ask(lambda far: far.host.rewind(self._container, self._epoch, to, far))
 
     async def reset(self, base: Link) -> CopyState:
         """See `CopyLink`."""
@@ -120,11 +120,11 @@ class SimLink:
     def append(self, message: Sequence[Buffer]) -> None:
         """See `CopyLink`."""
         data = b"".join(message)
-        self._send(lambda far: far.host.append(self._container, self._epoch, data))
+        self._send(lambda far: far.host.append(self._container, self._epoch, data, far))
 
     def release(self, sequence: int) -> None:
         """See `CopyLink`."""
-        self._send(lambda far: far.host.release(self._container, self._epoch, sequence))
+        self._send(lambda far: far.host.release(self._container, self._epoch, sequence, far))
 
     def close(self) -> None:
         """See `CopyLink`."""

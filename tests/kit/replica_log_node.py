@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from anabranch.common.errors import AnabranchError, Corrupt, LogNotHere
 from anabranch.common.model.cluster import REPLICATED, Placement, PlacementState
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.segstore.ports import ContainerLog, FrameContents, LogAddress
+from anabranch.segstore.adapters.replicated_log.view import ReplicatedView
+from anabranch.segstore.ports import FrameContents, LogAddress
 from anabranch.segstore.ports_replica import CopyHost
 from kit.log_driver import ScriptedSource
 from kit.process_objects import ProcessObjects
@@ -87,12 +88,20 @@ class Node:
             self.placements,
             peers,
             self.spawn,
+            number=world.next_number(),
             may_acknowledge_alone=lambda: True,
+            flush_wanted=self._note_flush_wanted,
+            failed=lambda _error: process.kill(),
         )
+        self.flush_wanted: set[int] = set()
         self.open: dict[int, int] = {}
         """The containers that serve here, with their epochs."""
         world.network.join(name, self)
         process.start(self._run())
+
+    def _note_flush_wanted(self, container: int) -> None:
+        self._world.counts["flushes that copies asked for"] += 1
+        self.flush_wanted.add(container)
 
     @property
     def host(self) -> CopyHost:
@@ -149,6 +158,7 @@ class Node:
         history = mine.fence(epoch, log_id)
         applied, ended = len(history), asyncio.Event()
         source = Source(mine, epoch, history, ended, self.process.kill)
+        self.parts.log.continue_above(container, applied)
         view = await self.parts.log.open_log(container, log_id, epoch, source)
         try:
             await self._replay(view, source, applied)
@@ -172,7 +182,7 @@ class Node:
         await log.create_log(taken.container, log_id)
         return log_id
 
-    async def _replay(self, view: ContainerLog, source: Source, applied: int) -> None:
+    async def _replay(self, view: ReplicatedView, source: Source, applied: int) -> None:
         async for frame in view.replay(applied):
             operations = decoded(frame.payload, frame.count)
             source.history += operations[len(source.history) + 1 - frame.first_sequence :]
@@ -181,7 +191,7 @@ class Node:
         source.next_sequence = len(source.history) + 1
 
     async def _serve(
-        self, view: ContainerLog, source: Source, taken: Placement, ended: asyncio.Event
+        self, view: ReplicatedView, source: Source, taken: Placement, ended: asyncio.Event
     ) -> None:
         """Write until the view ends, the placement changes, or it was long enough."""
         container = taken.container
@@ -201,8 +211,8 @@ class Node:
         finally:
             writing.cancel()
 
-    async def _write(self, view: ContainerLog, source: Source, epoch: int) -> None:
-        rng, placed = self._rng, self._world.placed[view_container(view)]
+    async def _write(self, view: ReplicatedView, source: Source, epoch: int) -> None:
+        rng, placed = self._rng, self._world.placed[view.container]
         with suppress(AnabranchError):
             while True:
                 for _ in range(rng.randint(1, 5)):
@@ -211,13 +221,10 @@ class Node:
                     source.put(encoded(operations, padding), len(operations))
                 view.ready()
                 await asyncio.sleep(rng.random() * 0.8)
-                if rng.random() < 0.1:
+                if rng.random() < 0.1 or view.container in self.flush_wanted:
+                    self.flush_wanted.discard(view.container)
                     history = list(source.history)
                     placed.tiered.flush(epoch, history)
                     await asyncio.sleep(rng.random())
                     await view.release(len(history))
 
-
-def view_container(view: ContainerLog) -> int:
-    """The container of a view."""
-    return view.container  # type: ignore[attr-defined,no-any-return]

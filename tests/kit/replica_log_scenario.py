@@ -233,7 +233,7 @@ class Story:
         for found in world.all_placed():
             histories = {}
             for copy in found.isr:
-                kept = world.nodes[copy.node_id].parts.copies.find(found.container, found.log_id)
+                kept = world.nodes[copy.node_id].parts.copies._copies.get(found.container)
                 assert kept is not None, f"{copy} is gone"
                 assert kept.copy_id == copy.copy_id, f"{copy} was created again"
                 histories[copy.node_id] = kept.history

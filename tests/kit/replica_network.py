@@ -29,7 +29,7 @@ class Hosting(Protocol):
     @property
     def host(self) -> CopyHost: ...
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> object:
         """Run work for a caller."""
         ...
 

@@ -62,10 +62,18 @@ class ReplicaStore(StoreProcess):
             self._placements,
             peers,
             self.spawn,
+            number=self._services.next_number(),
             may_acknowledge_alone=lambda: self.session.held,
+            flush_wanted=self._flush,
             failed=self._fail,
         )
         return self.parts.log
+
+    def _flush(self, container: int) -> None:
+        """A copy holds up an old journal file: flush the container soon."""
+        for opened in self.store.open_containers():
+            if opened.container.container == container:
+                opened.flusher.hurry()
 
     def _record(self) -> NodeRecord:
         return replace(super()._record(), peer=Endpoint(self.node_id, 2))
