@@ -1,7 +1,8 @@
-"""Ports of the replicated log: the register of its ISR, and the ways to the copies of other stores.
+"""Ports of the replicated log: the register of its ISR, and the ways to other stores' copies.
 
-docs/adr/0014-how-stores-replicate-a-log.md describes the roles. The owner of a container is the *leader* of its log; it
-asks the other stores for promises, rewinds or resets their copies, and sends them messages.
+docs/adr/0014-how-stores-replicate-a-log.md describes the roles. The owner of a container is the
+*leader* of its log; it asks the other stores for promises, rewinds or resets their copies, and
+sends them messages.
 """
 
 from collections.abc import Sequence

@@ -99,6 +99,7 @@ class ReplicatedView:
     async def open(self) -> None:
         """Begin to feed the followers and to change the ISR; wait until every required copy has
         synced the opening. Raises the error that ended the view, Unavailable."""
+        self._copy.check(self.container_epoch)
         self._copy.lead(self.container_epoch, self._copy_ended)
         self.isr.synced(self._led.own, self._opening.position)
         self._task = self._around.spawn(self._run())
