@@ -94,6 +94,7 @@ class Node:
             failed=lambda _error: process.kill(),
         )
         self.flush_wanted: set[int] = set()
+        self._never = asyncio.Event()
         self.open: dict[int, int] = {}
         """The containers that serve here, with their epochs."""
         world.network.join(name, self)
@@ -123,7 +124,7 @@ class Node:
     async def _run(self) -> None:
         for container in range(self._world.container_count):
             self.spawn(self._keep(container))
-        await asyncio.Event().wait()
+        await self._never.wait()
 
     async def _keep(self, container: int) -> None:
         while True:
