@@ -6,6 +6,7 @@ A request may be performed although its sender gave up, and long after; its answ
 import asyncio
 
 from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.controller.domain.election import CopyEnd, Promised
 from anabranch.segstore.ports_replica import CopyState
 from kit.processes import Process
 from kit.replica_network import Network
@@ -21,7 +22,7 @@ class SimCandidates:
 
     async def promise(
         self, node_id: str, container: int, log_id: str, container_epoch: int
-    ) -> CopyState:
+    ) -> Promised:
         """See `CopyHost.promise`. There is no deadline: the answer may never come."""
         network = self._network
         hosting = network.host(node_id)
@@ -44,6 +45,8 @@ class SimCandidates:
                 result: CopyState | AnabranchError = await hosting.host.promise(
                     container, log_id, container_epoch, None
                 )
+                assert not isinstance(result, AnabranchError)
+                network.promises.promised(node_id, container_epoch, result)
             except AnabranchError as error:
                 result = error
             if not network.loses():
@@ -51,4 +54,10 @@ class SimCandidates:
 
         if not network.loses():
             there.tell(lambda: hosting.spawn(perform()))
-        return await told
+        state = await told
+        if not state.copy_id:
+            return Promised("", None)
+        end = state.end
+        return Promised(
+            state.copy_id, CopyEnd(end.container_epoch, end.number, end.last_sequence)
+        )

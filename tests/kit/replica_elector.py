@@ -5,7 +5,6 @@ and has the greatest answer lead. Two of them run, so elections run into each ot
 """
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,8 +16,8 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.segstore.domain.log.replica.history import position_of
-from anabranch.segstore.ports_replica import CopyState
+from anabranch.controller.domain import election
+from anabranch.controller.domain.election import Answer
 from kit.process_objects import ProcessObjects
 from kit.replica_candidates import SimCandidates
 
@@ -28,16 +27,6 @@ if TYPE_CHECKING:
 PROMISE_S_MAX = 1.0
 NEEDLESS = 0.01
 """The share of looks at which an elector takes a living owner for dead."""
-
-
-def elected(found: Placement, answers: Mapping[str, CopyState]) -> str:
-    """The store that leads next; "" if no member of the ISR answered."""
-    able = [
-        copy.node_id
-        for copy in found.isr
-        if copy.node_id in answers and answers[copy.node_id].copy_id == copy.copy_id
-    ]
-    return max(able, key=lambda node: position_of(answers[node].end), default="")
 
 
 class Elector:
@@ -66,12 +55,10 @@ class Elector:
         if found.state is not PlacementState.ELECTING:
             if not self._is_due(found):
                 return
-            if not found.isr:
+            if not found.log_id:
                 await self._retarget(found, revision)
                 return
-            found = replace(
-                found, container_epoch=found.container_epoch + 1, state=PlacementState.ELECTING
-            )
+            found = election.frozen(found)
             revision = await self._write(found, revision)
         await self._elect(found, revision)
 
@@ -85,11 +72,11 @@ class Elector:
         """No store served it: the next one tries."""
         others = (*found.replicas[1:], found.owner)
         await self._write(
-            replace(found, replicas=others, state=PlacementState.ASSIGNED, log_id=""), revision
+            replace(found, replicas=others, state=PlacementState.ASSIGNED, isr=()), revision
         )
 
     async def _elect(self, found: Placement, revision: int) -> None:
-        answers: dict[str, CopyState] = {}
+        answers: dict[str, Answer] = {}
 
         async def ask(node: str) -> None:
             with suppress(AnabranchError, TimeoutError):
@@ -99,16 +86,13 @@ class Elector:
                     )
 
         async with asyncio.TaskGroup() as group:
-            for copy in found.isr:
-                group.create_task(ask(copy.node_id))
-        winner = elected(found, answers)
+            for node in found.replicas:
+                group.create_task(ask(node))
+        winner = election.elect(found.isr, answers)
         if not winner:
             self._world.counts["elections without an answer"] += 1
             return
-        others = tuple(node for node in found.replicas if node != winner)
-        await self._write(
-            replace(found, replicas=(winner, *others), state=PlacementState.ASSIGNED), revision
-        )
+        await self._write(election.won(found, winner), revision)
         self._world.counts["elections"] += 1
 
     async def _write(self, placement: Placement, revision: int) -> int:

@@ -25,8 +25,11 @@ ASK_S_MAX = 5.0
 class FarEnd:
     """`CopyCaller`: the leader as the other store's process sees it over one link."""
 
-    def __init__(self, link: "SimLink", hosting: Hosting, back: Way) -> None:
+    def __init__(self, link: "SimLink", node_id: str, hosting: Hosting, back: Way) -> None:
         self._link = link
+        self._node_id = node_id
+        self._promises = link.network.promises
+        self._copy_id = ""
         self._back = back
         self.hosting = hosting
         self.open = True
@@ -35,8 +38,25 @@ class FarEnd:
     def host(self) -> CopyHost:
         return self.hosting.host
 
+    async def promise(self, container: int, log_id: str, container_epoch: int) -> CopyState:
+        """Have the store promise, and remember that it did."""
+        state = await self.host.promise(container, log_id, container_epoch, self)
+        self._promises.promised(self._node_id, container_epoch, state)
+        self._copy_id = state.copy_id
+        return state
+
+    async def reset(
+        self, container: int, log_id: str, container_epoch: int, base: Link
+    ) -> CopyState:
+        """Have the store create the copy again."""
+        state = await self.host.reset(container, log_id, container_epoch, base, self)
+        self._copy_id = state.copy_id
+        return state
+
     def synced(self, container: int, container_epoch: int, through: Position) -> None:
         """See `CopyCaller`."""
+        if self.open:
+            self._promises.kept(self._node_id, container_epoch, self._copy_id)
         self._tell(lambda: self._link.heard_synced(through))
 
     def flush_wanted(self, container: int, container_epoch: int) -> None:
@@ -85,7 +105,7 @@ class SimLink:
         listener: CopyListener,
     ) -> None:
         self._peers = peers
-        self._network = peers.network
+        self.network = peers.network
         self._node_id = node_id
         self._container = container
         self._log_id = log_id
@@ -104,7 +124,7 @@ class SimLink:
     async def promise(self) -> CopyState:
         """See `CopyLink`."""
         return await self._ask(
-            lambda far: far.host.promise(self._container, self._log_id, self._epoch, far)
+            lambda far: far.promise(self._container, self._log_id, self._epoch)
         )
 
     async def rewind(self, to: Link) -> None:
@@ -114,7 +134,7 @@ class SimLink:
     async def reset(self, base: Link) -> CopyState:
         """See `CopyLink`."""
         return await self._ask(
-            lambda far: far.host.reset(self._container, self._log_id, self._epoch, base, far)
+            lambda far: far.reset(self._container, self._log_id, self._epoch, base)
         )
 
     def append(self, message: Sequence[Buffer]) -> None:
@@ -137,13 +157,13 @@ class SimLink:
 
     def carries(self) -> bool:
         """Whether the next message passes; a loss breaks the connection."""
-        if not self._broken and self._network.loses():
-            self._network.counts["peer connections lost"] += 1
+        if not self._broken and self.network.loses():
+            self.network.counts["peer connections lost"] += 1
             self._break()
         return not self._broken
 
     def _connect(self) -> None:
-        network, own = self._network, self._peers.process
+        network, own = self.network, self._peers.process
         hosting = network.host(self._node_id)
         if hosting is None:
             self._broken = True
@@ -153,7 +173,7 @@ class SimLink:
             return
         self._there = network.way(self._peers.node_id, self._node_id, hosting.process)
         back = network.way(self._node_id, self._peers.node_id, own)
-        self._far = FarEnd(self, hosting, back)
+        self._far = FarEnd(self, self._node_id, hosting, back)
         there, far = self._there, self._far
         ended = ConnectionLost("the store's process ended", node=self._node_id)
 
@@ -167,7 +187,7 @@ class SimLink:
     def _break(self) -> None:
         """Carry nothing more; both ends hear of it sooner or later."""
         self._broken = True
-        network, far = self._network, self._far
+        network, far = self.network, self._far
         assert far is not None
         lost = ConnectionLost("the connection was lost", node=self._node_id)
         own, other = self._peers.process, far.hosting.process

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from anabranch.segstore.ports_replica import CopyHost
 from kit.processes import Process, Processes
+from kit.replica_promises import Promises
 from kit.rng import Random
 from kit.ways import Way, WayFaults
 
@@ -59,6 +60,7 @@ class Network:
         self.rng = rng
         self.counts = counts
         self.faults = NetworkFaults()
+        self.promises = Promises()
         self._hosts: dict[str, Hosting] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._laid: list[_Laid] = []

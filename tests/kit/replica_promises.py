@@ -1,0 +1,28 @@
+"""Judges how stores keep their promises, by what they answer and nothing else.
+
+A copy that promised a container epoch answers no request of a lower one, and reports no message
+under it, whatever happened to its store since.
+"""
+
+from anabranch.segstore.ports_replica import CopyState
+
+
+class Promises:
+    """Raises AssertionError when a promise is broken."""
+
+    def __init__(self) -> None:
+        self._highest: dict[str, int] = {}
+        """By copy id, of which each is drawn once."""
+
+    def promised(self, node: str, container_epoch: int, state: CopyState) -> None:
+        """A store sends the answer to a promise. Without a copy, it promised nothing durable."""
+        if state.copy_id:
+            self.kept(node, container_epoch, state.copy_id)
+            self._highest[state.copy_id] = container_epoch
+
+    def kept(self, node: str, container_epoch: int, copy_id: str) -> None:
+        """A copy reports something under a container epoch."""
+        highest = self._highest.get(copy_id, 0)
+        assert container_epoch >= highest, (
+            f"the copy at {node} promised epoch {highest}, and answers under {container_epoch}"
+        )
