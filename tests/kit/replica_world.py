@@ -57,6 +57,7 @@ class Store:
             pace=world.pace,
         )
         self.log = ReplicatedLog(local, self.copies, around)
+        world.logs.append(self.log)
         world.peers.hosts[self.node_id] = self.copies
 
     def wipe(self) -> None:
@@ -108,6 +109,7 @@ class ReplicaWorld:
         self.pace = pace or Pace()
         self.peers = MemoryPeers()
         self.register = MemoryRegister(tuple(nodes), isr_min)
+        self.logs: list[ReplicatedLog] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.stores: dict[str, Store] = {}
         for node in nodes:
@@ -153,8 +155,8 @@ class ReplicaWorld:
 
     def end(self) -> None:
         """Close all logs."""
-        for store in self.stores.values():
-            store.log.close()
+        for log in self.logs:
+            log.close()
 
 
 def in_world(

@@ -190,7 +190,8 @@ class Feeder:
         self._check()
         self._copy, self._sent = copy, at
         self._heard_s = self._clock.monotonic()
-        link.release(self._feeding.released())
+        if released := self._feeding.released():
+            link.release(released)
         self._isr.synced(copy, position_of(at))
         while True:
             await self._catch_up()
