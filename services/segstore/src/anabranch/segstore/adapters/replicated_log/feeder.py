@@ -1,4 +1,4 @@
-"""What one follower gets: the task that keeps the copy of one other store up to date.
+"""Keeps the copy of one other store up to date: one task per follower.
 
     connect ──► promise ──► the last common message ──┬─ the copy goes on there, or rewinds to it
        ▲                                              └─ nothing in common: reset, outside the ISR
@@ -28,9 +28,9 @@ from anabranch.common.runtime.logger import get_logger
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.isr import Isr
 from anabranch.segstore.adapters.replicated_log.led import Led
-from anabranch.segstore.adapters.replicated_log.window import SIZE_BYTES_MAX, Window
+from anabranch.segstore.adapters.replicated_log.window import MESSAGES_MAX, SIZE_BYTES_MAX, Window
 from anabranch.segstore.domain.log.replica.history import Counted, Position, position_of
-from anabranch.segstore.domain.log.stream.messages import Link
+from anabranch.segstore.domain.log.stream.messages import HEADER_SIZE_BYTES, Link
 from anabranch.segstore.ports_replica import CopyLink, CopyState, FollowerFacts
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """What all feeders of one log share. `released`: the last operation that tier 2 has."""
+    """The parts of one log that its feeders share. `released`: the last operation that tier 2 has."""
 
     led: Led
     isr: Isr
@@ -98,13 +98,13 @@ class Feeder:
         self._cancel_look: Callable[[], None] | None = None
         self._look_at_s = 0.0
 
-    # --- what the view calls ------------------------------------------------------------------
+    # --- calls of the view --------------------------------------------------------------------
 
     def offer(self, counted: Counted, message: Sequence[Buffer]) -> None:
         """Send the newest message, unless the follower has to catch up first."""
         if not self._live:
             return
-        if self._in_flight_size < SIZE_BYTES_MAX:
+        if self._has_room:
             self._push(counted, message)
         else:
             self._stop_live()
@@ -186,11 +186,14 @@ class Feeder:
         state = await self._within(link.promise())
         copy, at = await self._aligned(link, state)
         if not led.copy.history.has(at):
-            raise Unavailable("the leader released what the replica lacks", node=self.node_id)
+            raise Unavailable(
+                "the leader released messages that the replica lacks", node=self.node_id
+            )
         self._check()
         self._copy, self._sent = copy, at
         self._heard_s = self._clock.monotonic()
-        link.release(self._feeding.released())
+        if released := self._feeding.released():
+            link.release(released)
         self._isr.synced(copy, position_of(at))
         while True:
             await self._catch_up()
@@ -243,9 +246,11 @@ class Feeder:
             self._check()
             assert sent is not None
             if not copy.history.has(sent):
-                raise Unavailable("the leader released what the replica lacks", node=self.node_id)
+                raise Unavailable(
+                    "the leader released messages that the replica lacks", node=self.node_id
+                )
             for counted in copy.history.after(sent):
-                while self._in_flight_size >= SIZE_BYTES_MAX:
+                while not self._has_room:
                     await self._woken()
                 message = self._feeding.window.message_at(counted.position)
                 if message is None:
@@ -255,13 +260,18 @@ class Feeder:
 
     # --- messages in flight -------------------------------------------------------------------
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether the follower takes another message; it refuses more than this."""
+        return len(self._in_flight) < MESSAGES_MAX and self._in_flight_size < SIZE_BYTES_MAX
+
     def _push(self, counted: Counted, message: Sequence[Buffer]) -> None:
         assert self._link is not None
         self._link.append(message)
-        now_s = self._clock.monotonic()
+        size = HEADER_SIZE_BYTES + counted.size
         self._sent = counted.link
-        self._in_flight.append(_InFlight(counted.position, counted.size, now_s))
-        self._in_flight_size += counted.size
+        self._in_flight.append(_InFlight(counted.position, size, self._clock.monotonic()))
+        self._in_flight_size += size
         if self._cancel_look is None:
             self._look_in(self._pace.look_s)
 
@@ -340,11 +350,6 @@ class Feeder:
         if self._led.around.peers.is_gone(self.node_id):
             self._fail(Unavailable("the store's session is over", node=self.node_id))
         elif now_s - since_s >= self._pace.lag_s and not paused:
-            self._fail(
-                Unavailable(
-                    "a replica did not acknowledge in time",
-                    node=self.node_id, seconds=self._pace.lag_s,
-                )  # fmt: skip
-            )
+            self._fail(Unavailable("a replica did not acknowledge in time", node=self.node_id))
         else:
             self._look_in(self._pace.look_s)

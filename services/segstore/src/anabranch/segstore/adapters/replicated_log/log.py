@@ -32,7 +32,7 @@ class ReplicatedLog:
         self._around = around
         self._views: dict[int, ReplicatedView] = {}
         self._applied: dict[int, int] = {}
-        """By container: what tier 2 has, for the next opening."""
+        """By container: the last operation that tier 2 has, for the next opening."""
         self._failure: AnabranchError | None = None
 
     # --- ports.DurableDataLog -----------------------------------------------------------------
@@ -67,7 +67,8 @@ class ReplicatedLog:
         """See `DurableDataLog`. A copy of an older log goes."""
         self._check_open()
         if await self._copies.find(container, log_id) is None:
-            await self._copies.create(container, log_id, 0, NOTHING)
+            epoch = self._copies.promised(container)
+            await self._copies.create(container, log_id, epoch, NOTHING)
 
     async def remove_log(self, container: int, log_id: str) -> None:
         """See `DurableDataLog`: this store's copy of the log."""
@@ -139,6 +140,7 @@ class ReplicatedLog:
         self._views.clear()
         for view in views:
             view.fail_with_store(self._failure)
+        self._copies.close()
         self._local.close()
 
     # --- ports_replica.ReplicatedLogs ---------------------------------------------------------

@@ -43,7 +43,7 @@ from anabranch.segstore.domain.log.stream.messages import (
     frame_head,
 )
 from anabranch.segstore.ports import FrameContents, FrameSource, LogAddress, ReplayedFrame
-from anabranch.segstore.ports_replica import ReplicationFacts, Replicas
+from anabranch.segstore.ports_replica import Replicas, ReplicationFacts
 
 LARGE_SIZE_BYTES = 1024 * 1024
 """A frame of this size is followed by the next one without a wait for its sync."""
@@ -54,9 +54,7 @@ _log = get_logger(__name__)
 class ReplicatedView:
     """`ContainerLog`. Only `opening.open_view` creates it."""
 
-    def __init__(
-        self, led: Led, replicas: Replicas, opening: Counted, source: FrameSource
-    ) -> None:
+    def __init__(self, led: Led, replicas: Replicas, opening: Counted, source: FrameSource) -> None:
         self.container = led.container
         self.container_epoch = led.container_epoch
         self.source = source
@@ -220,7 +218,7 @@ class ReplicatedView:
         self._pump()
 
     def _advance(self) -> None:
-        """Acknowledge what is committed, in order."""
+        """Acknowledge the committed frames, in order."""
         if self._window.empty or self._ended:
             return
         if self.isr.alone and not self._around.may_acknowledge_alone():
@@ -330,7 +328,7 @@ class ReplicatedView:
         self._release_own()
 
     def _release_own(self) -> None:
-        """Release what tier 2 has and no follower needs to catch up."""
+        """Release the messages that tier 2 has and no follower needs to catch up."""
         holds = [
             held.last_sequence
             for feeder, _ in self._feeders.values()
@@ -350,7 +348,7 @@ class ReplicatedView:
         self._copy.release(upto)
 
     def _release_held(self) -> None:
-        """Release what was held for a follower that has caught up."""
+        """Release the messages that were held for a follower, which has caught up."""
         if self._held_since_s is not None and not self._ended:
             self._release_own()
 
@@ -398,5 +396,3 @@ def _address(counted: Counted) -> LogAddress:
     """The address names the message, wherever the copy stores it."""
     epoch, number = counted.position
     return LogAddress(epoch, number, counted.size)
-
-
