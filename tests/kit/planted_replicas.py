@@ -1,7 +1,7 @@
 """Known bugs of replicated logs, planted on purpose."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -30,7 +30,7 @@ def acknowledged_by_the_least_isr() -> AbstractContextManager[object]:
 
 @contextmanager
 def any_replica_elected() -> Iterator[None]:
-    """The replica that seems to lag the least leads, in sync or not, and is the ISR from then on."""
+    """The replica that seems to lag the least leads, in sync or not, and alone is the ISR."""
     chosen: dict[str, LogCopy] = {}
 
     def elect(_isr: Sequence[LogCopy], answers: Answers, *, shunned: str = "") -> str:
@@ -120,14 +120,23 @@ def truncated_by_offset() -> Iterator[None]:
 
     def judge(self: History, message: Message, _opening: Opening | None) -> Verdict:
         if message.kind is Kind.OPENING:
-            return Verdict.NEXT if message.container_epoch > self.end.container_epoch else Verdict.KNOWN
+            return (
+                Verdict.NEXT
+                if message.container_epoch > self.end.container_epoch
+                else Verdict.KNOWN
+            )
         if message.last_sequence <= self.end.last_sequence:
             return Verdict.KNOWN
         follows = message.first_sequence == self.end.last_sequence + 1
         return Verdict.NEXT if follows else Verdict.REFUSED
 
     with ExitStack() as patches:
-        for name, patched in (("common", common), ("has", has), ("rewind", rewind), ("judge", judge)):
+        for name, patched in (
+            ("common", common),
+            ("has", has),
+            ("rewind", rewind),
+            ("judge", judge),
+        ):
             patches.enter_context(patch.object(History, name, patched))
         yield
 

@@ -47,6 +47,7 @@ class SimCandidates:
                 )
                 assert not isinstance(result, AnabranchError)
                 network.promises.promised(node_id, container_epoch, result)
+                network.promises.answered(node_id)
             except AnabranchError as error:
                 result = error
             if not network.loses():
@@ -58,6 +59,4 @@ class SimCandidates:
         if not state.copy_id:
             return Promised("", None)
         end = state.end
-        return Promised(
-            state.copy_id, CopyEnd(end.container_epoch, end.number, end.last_sequence)
-        )
+        return Promised(state.copy_id, CopyEnd(end.container_epoch, end.number, end.last_sequence))

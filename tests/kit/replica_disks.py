@@ -5,7 +5,7 @@ while later. A crash in between leaves any part of it, a paused process hears of
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError
@@ -15,6 +15,7 @@ from anabranch.common.storage.ports import Buffer, DiskFile
 from anabranch.segstore.adapters.journal.commits import Ended
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.adapters.journal.layout import read_logs
+from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
 from kit.processes import Process, Processes
 from kit.rng import Random
 from kit.simdisk import LOSE_ALL, RandomSurvival, SimDisk
@@ -118,10 +119,17 @@ class Disks:
         survival = LOSE_ALL if everything else RandomSurvival(self._rng)
         self.of(node).disk.power_loss(survival)
 
+    def copies_on(self, node: str) -> Iterator[str]:
+        """The ids of the copies on a node's disk."""
+        for listed in read_logs(self.of(node).disk).values():
+            parsed = parse_copy_name(listed)
+            if parsed is not None:
+                yield parsed[1]
+
     def has_copy(self, node: str, container: int, copy: LogCopy) -> bool:
         """Whether a copy is in the list of logs on a node's disk."""
         listed = read_logs(self.of(node).disk).get(container, "")
-        return listed.endswith(copy.copy_id)
+        return parse_copy_name(listed) is not None and listed.endswith(copy.copy_id)
 
     def wipe(self, node: str) -> None:
         """The node gets an empty disk; no process may be using the old one."""

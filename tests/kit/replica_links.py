@@ -123,9 +123,7 @@ class SimLink:
 
     async def promise(self) -> CopyState:
         """See `CopyLink`."""
-        return await self._ask(
-            lambda far: far.promise(self._container, self._log_id, self._epoch)
-        )
+        return await self._ask(lambda far: far.promise(self._container, self._log_id, self._epoch))
 
     async def rewind(self, to: Link) -> None:
         """See `CopyLink`."""

@@ -14,7 +14,7 @@ from anabranch.common.model.cluster import REPLICATED, Placement, PlacementState
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.replicated_log.view import ReplicatedView
 from anabranch.segstore.ports import FrameContents, LogAddress
-from anabranch.segstore.ports_replica import CopyHost
+from anabranch.segstore.ports_replica import CopyHost, Replicas
 from kit.log_driver import ScriptedSource
 from kit.process_objects import ProcessObjects
 from kit.replica_links import SimPeers
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kit.replica_log_world import Placed, World
 
 LIFE_S_MAX = 20.0
+IDLE_LOOKS = 200
+FILES_MAX = 6
+"""Journal files beyond so many must be pinned by no copy."""
 
 
 class Source(ScriptedSource):
@@ -124,6 +127,7 @@ class Node:
     async def _run(self) -> None:
         for container in range(self._world.container_count):
             self.spawn(self._keep(container))
+        self.spawn(self._tidy())
         await self._never.wait()
 
     async def _keep(self, container: int) -> None:
@@ -135,6 +139,30 @@ class Node:
             except AnabranchError:
                 self._world.counts["openings and views that failed"] += 1
             await asyncio.sleep(0.05 + self._rng.random() * 0.3)
+
+    async def _tidy(self) -> None:
+        """Remove copies that are not needed, and have others pin no old journal files."""
+        while True:
+            await asyncio.sleep(0.5 + self._rng.random() * 2)
+            try:
+                await self.tidy_once()
+            except AnabranchError:
+                self._world.counts["tidying of copies that failed"] += 1
+
+    async def tidy_once(self) -> None:
+        """One look at the journal and the placements."""
+        copies = self.parts.copies
+        self.parts.log.try_again()
+        pinned = [file.pinned_by for file in self.journal.live_files()[:-FILES_MAX]]
+        for container in sorted(frozenset[int]().union(*pinned)):
+            if not await copies.unpin(container) and self._rng.random() < 0.3:
+                self._world.counts["copies dropped"] += 1
+                copies.drop(container)
+        every = range(self._world.container_count)
+        found = [await self.placements.look(container) for container in every]
+        await copies.tidy(one for one in found if one is not None)
+        if len(self.journal.live_files()) < FILES_MAX:
+            copies.keep_dropped()
 
     async def _live(self, container: int) -> None:
         """Open the log if it is this store's, and serve until the view ends."""
@@ -209,8 +237,29 @@ class Node:
                     found = await self.placements.look(container)
                     if found is None or found.container_epoch != taken.container_epoch:
                         return
+                    self.parts.log.replicas_changed(
+                        container,
+                        taken.container_epoch,
+                        Replicas(found.replicas, found.isr, found.isr_min),
+                    )
         finally:
             writing.cancel()
+        with suppress(AnabranchError):
+            await self._hand_over(view, taken)
+
+    async def _hand_over(self, view: ReplicatedView, taken: Placement) -> None:
+        """Have another member of the ISR lead, once everything is acknowledged."""
+        for _ in range(IDLE_LOOKS):
+            if not view.idle:
+                await asyncio.sleep(0.01)
+        found = await self.placements.look(taken.container)
+        if found is None or not view.idle or view.ended:
+            return
+        others = [copy.node_id for copy in found.isr if copy.node_id != self.name]
+        if others and self._rng.random() < 0.7:
+            view.close()
+            await self.placements.hand_over_to(taken, self._rng.choice(others))
+            self._world.counts["logs handed over"] += 1
 
     async def _write(self, view: ReplicatedView, source: Source, epoch: int) -> None:
         rng, placed = self._rng, self._world.placed[view.container]
@@ -228,4 +277,3 @@ class Node:
                     placed.tiered.flush(epoch, history)
                     await asyncio.sleep(rng.random())
                     await view.release(len(history))
-

@@ -7,14 +7,13 @@
 In *plain* runs the only fault is the death of one store, and its logs must be written to soon.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from anabranch.segstore.domain.log.replica.history import History
-from kit.replica_disks import QUICK_S
+from kit.replica_log_faults import FAULTS
 from kit.replica_log_world import World
-from kit.replica_network import NetworkFaults
 from kit.rng import Random, seeded
-from kit.ways import Way, WayFaults
+from kit.ways import WayFaults
 
 FAULTS_S = 20.0
 BEGIN_S_MAX = 30.0
@@ -25,141 +24,6 @@ PACES_S = (1.0, 3.0, 8.0)
 CLOCKS = ((1.0,), (0.9, 1.0, 1.1))
 SETTINGS = ((2, 2, 1), (3, 2, 1), (3, 2, 2), (3, 3, 2), (3, 3, 2), (3, 3, 1), (4, 3, 2), (4, 3, 3))
 """(stores, replication factor, least members of the ISR)"""
-
-
-def _some_s(rng: Random, longest: float) -> float:
-    return rng.uniform(*rng.choice(((0.1, 1.0), (1.0, 4.0), (4.0, longest))))
-
-
-def _alive(world: World) -> str:
-    """A node that lives; "" if none does."""
-    alive = [name for name, node in sorted(world.nodes.items()) if not node.process.dead]
-    return world.rng.choice(alive) if alive else ""
-
-
-def kill_store(world: World) -> bool:
-    """A store is killed, often with its machine."""
-    name = _alive(world)
-    if name:
-        world.kill(name, power=world.rng.random() < 0.7)
-    return bool(name)
-
-
-def wipe_store(world: World) -> bool:
-    """A store is lost with its disk."""
-    name = _alive(world)
-    if name:
-        world.wipe(name)
-    return bool(name)
-
-
-def power_failure(world: World) -> bool:
-    """All machines lose their power."""
-    for name in sorted(world.nodes):
-        if not world.nodes[name].process.dead:
-            world.kill(name, power=True)
-    return True
-
-
-def pause_store(world: World) -> bool:
-    """A store stands still while its clock goes on."""
-    name = _alive(world)
-    if name:
-        world.nodes[name].process.pause_in(
-            world.rng.choice((0, 0, 1, 2, 5)), _some_s(world.rng, 10.0)
-        )
-    return bool(name)
-
-
-def pause_elector(world: World) -> bool:
-    """An elector stands still."""
-    elector = world.electors[world.rng.choice(sorted(world.electors))]
-    elector.process.pause_in(world.rng.choice((0, 0, 1, 2, 5)), _some_s(world.rng, 10.0))
-    return True
-
-
-def partition(world: World) -> bool:
-    """Some do not reach some others, perhaps in one direction only."""
-    rng, names = world.rng, [*sorted(world.nodes), *sorted(world.electors)]
-    chosen = rng.sample(sorted(world.nodes), rng.choice((1, 1, 2)))
-    others = [name for name in names if name not in chosen and rng.random() < 0.7]
-    pairs = [(one, other) for one in chosen for other in others]
-    ways = rng.choice(("there", "back", "both"))
-    cuts = pairs if ways != "back" else []
-    cuts = cuts + ([(other, one) for one, other in pairs] if ways != "there" else [])
-    for source, target in cuts:
-        world.network.cut(source, target)
-
-    def mend() -> None:
-        for source, target in cuts:
-            world.network.mend(source, target)
-
-    world.processes.later(_some_s(rng, 12.0), mend)
-    return bool(cuts)
-
-
-def lossy_network(world: World) -> bool:
-    """Messages between stores are lost with their connections, or slow."""
-    rng = world.rng
-    world.network.set_faults(
-        NetworkFaults(rng.choice((0.0, 0.01, 0.05)), rng.choice((0.002, 0.2, 1.0)))
-    )
-    world.processes.later(_some_s(rng, 10.0), lambda: world.network.set_faults(NetworkFaults()))
-    return True
-
-
-def _a_way(world: World) -> Way:
-    everything = [*world.nodes.values(), *world.electors.values()]
-    return world.rng.choice(everything).way
-
-
-def cut_from_placements(world: World) -> bool:
-    """A store or an elector does not reach the placements."""
-    way = _a_way(world)
-    way.break_off()
-    world.processes.later(_some_s(world.rng, 10.0), way.mend)
-    return True
-
-
-def lossy_placements(world: World) -> bool:
-    """Requests to the placements, and answers, are lost, late or slow."""
-    way, rng = _a_way(world), world.rng
-    way.faults = WayFaults(
-        slow_s_max=rng.choice((0.002, 0.3)), lost=rng.choice((0.0, 0.1, 0.3)),
-        late=rng.choice((0.0, 0.2)),
-    )  # fmt: skip
-
-    def heal() -> None:
-        way.faults = WayFaults()
-
-    world.processes.later(_some_s(rng, 12.0), heal)
-    return True
-
-
-def slow_disk(world: World) -> bool:
-    """The syncs of a store take long."""
-    node = world.disks.of(world.rng.choice(sorted(world.nodes)))
-    node.slow_s_max = world.rng.choice((0.2, 1.0, 4.0))
-
-    def heal() -> None:
-        node.slow_s_max = QUICK_S
-
-    world.processes.later(_some_s(world.rng, 8.0), heal)
-    return True
-
-
-FAULTS: Mapping[str, Callable[[World], bool]] = {
-    "kill store": kill_store,
-    "wipe store": wipe_store,
-    "power failure": power_failure,
-    "pause store": pause_store,
-    "pause elector": pause_elector,
-    "partition": partition,
-    "lossy network": lossy_network,
-    "cut from placements": cut_from_placements,
-    "lossy placements": lossy_placements,
-    "slow disk": slow_disk,
-}
 
 
 class Story:
@@ -197,6 +61,9 @@ class Story:
         """Mend everything."""
         world = self._world
         world.calm = True
+        world.suspected.clear()
+        world.forget_plans()
+        world.complete_replicas()
         world.network.heal()
         for part in (*world.nodes.values(), *world.electors.values()):
             part.way.faults = WayFaults()

@@ -6,15 +6,16 @@ themselves, not always rightly, that an owner is gone.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from anabranch.common.contracts.cluster import (
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.model.cluster import LogCopy, Placement, PlacementState
 from kit.process_objects import Bucket
 from kit.processes import Process, Processes
 from kit.replica_disks import Disks
@@ -65,6 +66,18 @@ class Placed:
         self.referee.opened(container_epoch, history)
 
 
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """The copies that an ISR gained and lost."""
+
+    added: tuple[LogCopy, ...]
+    removed: tuple[LogCopy, ...]
+
+
+def _ignored(_found: Placement, _change: IsrChange) -> bool:
+    return False
+
+
 class World:
     """One run. `replication`: how many stores keep each log."""
 
@@ -87,6 +100,12 @@ class World:
         self.network = Network(self.processes, rng, self.counts)
         self.disks = Disks(self.processes, rng, self.counts)
         self.placements = Bucket(lambda: START_MS + int(self.now_s * 1000), rng)
+        self.placements.on_change = self._placement_changed
+        self._isrs: dict[int, frozenset[LogCopy]] = {}
+        self.at_isr_change: Callable[[Placement, IsrChange], bool] = _ignored
+        """Called at each change of an ISR, until it returns True."""
+        self.suspected: set[str] = set()
+        """Nodes that the electors take for dead."""
         self.placed = [Placed(clock=self.processes) for _ in range(container_count)]
         self.calm = False
         """Whether nothing goes wrong from now on, and owners serve for ever."""
@@ -122,6 +141,31 @@ class World:
     def put(self, placement: Placement) -> None:
         """Set a placement, as the simulation itself."""
         self.placements.put(placement_key(placement.container), placement_to_bytes(placement))
+
+    def change_replicas(self, container: int, replicas: tuple[str, ...]) -> None:
+        """Set the replica list of a container, whose owner stays."""
+        found = self.all_placed()[container]
+        if found.log_id and replicas[0] == found.owner:
+            self.put(replace(found, replicas=replicas))
+
+    def complete_replicas(self) -> None:
+        """Have every log be kept by as many stores as it should."""
+        for found in self.all_placed():
+            others = [name for name in sorted(self.nodes) if name not in found.replicas]
+            missing = self.replication - len(found.replicas)
+            if missing > 0:
+                self.change_replicas(found.container, (*found.replicas, *others[:missing]))
+
+    def _placement_changed(self, changed: StoredObject) -> None:
+        found = placement_from_bytes(changed.value)
+        before = self._isrs.get(found.container, frozenset())
+        now = self._isrs[found.container] = frozenset(found.isr)
+        if before and now != before:
+            change = IsrChange(tuple(now - before), tuple(before - now))
+            self.counts["ISRs that grew"] += bool(change.added)
+            self.counts["ISRs that shrank"] += bool(change.removed)
+            if self.at_isr_change(found, change):
+                self.at_isr_change = _ignored
 
     def all_placed(self) -> list[Placement]:
         """The placements as stored."""
@@ -162,9 +206,16 @@ class World:
         self.disks.end_process(name)
         self.processes.later(0.5 + 8.0 * self.rng.random(), lambda: self.start(name))
 
+    def forget_plans(self) -> None:
+        """Let no fault wait for its moment any more."""
+        self.at_isr_change = _ignored
+        self.network.promises.at_promise = lambda _node: None
+
     def kill(self, name: str, *, power: bool, everything: bool = False) -> None:
         """Kill a node; `power`: with its machine, whose disk may lose `everything` unsynced."""
         node = self.nodes[name]
+        if node.process.dead:
+            return
         node.silent = power
         node.process.kill()
         if power:
@@ -186,6 +237,7 @@ class World:
         def come_back() -> None:
             self._for_good.discard(name)
             if self._may_wipe(name):
+                self.network.promises.forget(self.disks.copies_on(name))
                 self.disks.wipe(name)
             self.start(name)
 
@@ -199,6 +251,8 @@ class World:
     def is_gone(self, name: str) -> bool:
         """Whether a node's session is over, as electors and stores know after a while."""
         since_s = self._gone_s.get(name)
+        if name in self.suspected:
+            return True
         return since_s is not None and self.now_s - since_s > SESSION_S
 
     def _may_wipe(self, name: str) -> bool:

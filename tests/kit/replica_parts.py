@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.common.contracts.cluster import placement_from_bytes, placement_key
 from anabranch.common.errors import AnabranchError
@@ -81,3 +81,8 @@ class StorePlacements(Placements):
         """The placement as stored."""
         stored = await self._all.get(placement_key(container))
         return None if stored is None else placement_from_bytes(stored.value)
+
+    async def hand_over_to(self, taken: Placement, target: str) -> None:
+        """Have the target continue the log, as an operator's move does."""
+        await self._report(taken, lambda found: replace(found, target=target))
+        await self.hand_over(taken)

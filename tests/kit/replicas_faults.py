@@ -114,9 +114,7 @@ ISOLATING = (
 
 def drawn_kinds(rng: Random) -> list[str]:
     """The kinds of faults of one run."""
-    return sorted(
-        {rng.choice(ISOLATING), *rng.sample(sorted(FAULTS), rng.choice((0, 1, 2, 3, 4)))}
-    )
+    return sorted({rng.choice(ISOLATING), *rng.sample(sorted(FAULTS), rng.choice((0, 1, 2, 3, 4)))})
 
 
 def disturb(world: ReplicaWorld, kinds: list[str]) -> None:

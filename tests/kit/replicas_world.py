@@ -1,4 +1,4 @@
-"""A simulated cluster whose stores replicate logs: what `failover_world` has, and disks and a network.
+"""A simulated cluster whose stores replicate logs: it has disks, and a network between stores.
 
 The disk of a node outlives its processes. A store that is killed may lose its machine's power, and
 with it what was not synced. A disk is lost only if each ISR has another copy.
@@ -32,9 +32,7 @@ class ReplicaWorld(World):
         isr_min: int,
         rates: tuple[float, ...] = (1.0,),
     ) -> None:
-        super().__init__(
-            rng, store_count=store_count, container_count=container_count, rates=rates
-        )
+        super().__init__(rng, store_count=store_count, container_count=container_count, rates=rates)
         self.replication = replication
         self.isr_min = isr_min
         self.network = Network(self.processes, rng, self.counts)
