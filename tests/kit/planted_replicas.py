@@ -59,7 +59,7 @@ def _one_id() -> AbstractContextManager[object]:
     async def create(
         self: Copies, container: int, log_id: str, container_epoch: int, base: Link
     ) -> Copy:
-        with patch.object(self, "_ids", _OneId(self._node_id)):
+        with patch.object(self, "_ids", _OneId(f"{self._node_id}-{log_id}")):
             return await create_new(self, container, log_id, container_epoch, base)
 
     create_new = Copies._create
@@ -80,11 +80,11 @@ def lives_of_a_copy_not_told_apart() -> Iterator[None]:
 class _OneId:
     """`IdSource` with one id for ever."""
 
-    def __init__(self, node_id: str) -> None:
-        self._node_id = node_id
+    def __init__(self, one: str) -> None:
+        self._one = one
 
     def new_id(self) -> str:
-        return f"copy-at-{self._node_id}"
+        return self._one
 
 
 def shrunk_before_confirmed() -> AbstractContextManager[object]:
@@ -130,14 +130,7 @@ def truncated_by_offset() -> Iterator[None]:
         follows = message.first_sequence == self.end.last_sequence + 1
         return Verdict.NEXT if follows else Verdict.REFUSED
 
-    with ExitStack() as patches:
-        for name, patched in (
-            ("common", common),
-            ("has", has),
-            ("rewind", rewind),
-            ("judge", judge),
-        ):
-            patches.enter_context(patch.object(History, name, patched))
+    with patch.multiple(History, common=common, has=has, rewind=rewind, judge=judge):
         yield
 
 
