@@ -47,7 +47,10 @@ class FakeCopies:
             self.callers[container] = caller
         return STATE
 
-    async def rewind(self, container: int, container_epoch: int, to: Link) -> None:
+    async def rewind(
+        self, container: int, container_epoch: int, to: Link, caller: CopyCaller
+    ) -> None:
+        assert caller is self.callers[container]
         self.note("rewind", container, container_epoch, to)
         await self.gate.wait()
         if to == Link(9, 9, 9):
@@ -59,10 +62,16 @@ class FakeCopies:
         self.note("reset", container, log_id, container_epoch, base)
         return CopyState("copy-2", (base,))
 
-    def append(self, container: int, container_epoch: int, message: bytes) -> None:
+    def append(
+        self, container: int, container_epoch: int, message: bytes, caller: CopyCaller
+    ) -> None:
+        assert caller is self.callers[container]
         self.note("append", container, container_epoch, message)
 
-    def release(self, container: int, container_epoch: int, sequence: int) -> None:
+    def release(
+        self, container: int, container_epoch: int, sequence: int, caller: CopyCaller
+    ) -> None:
+        assert caller is self.callers[container]
         self.note("release", container, container_epoch, sequence)
 
     def lost(self, caller: CopyCaller) -> None:

@@ -128,9 +128,9 @@ class CopyDesk:
         try:
             match message:
                 case CopyAppend():
-                    self._host.append(container, container_epoch, payload)
+                    self._host.append(container, container_epoch, payload, caller)
                 case CopyRelease():
-                    self._host.release(container, container_epoch, message.sequence)
+                    self._host.release(container, container_epoch, message.sequence, caller)
                 case LinkClosed():
                     self.end(caller)
         except AnabranchError as error:
@@ -180,7 +180,7 @@ class CopyDesk:
                 to = link_in(message.to)
 
                 async def rewind() -> Answer:
-                    await host.rewind(container, container_epoch, to)
+                    await host.rewind(container, container_epoch, to, caller)
                     return Done(), b""
 
                 return rewind
