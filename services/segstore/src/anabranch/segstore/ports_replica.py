@@ -148,7 +148,9 @@ class CopyCaller(Protocol):
 class CopyHost(Protocol):
     """The copies of this store, as leaders and controllers use them. See `CopyLink`.
 
-    A caller that is gone calls `lost`; its epochs stay promised.
+    A copy obeys one caller at a time, the one that promised last. It refuses the calls of another
+    one, because they may have been on their way for a long time. A caller that is gone calls
+    `lost`; its epochs stay promised.
     """
 
     async def promise(
@@ -157,14 +159,20 @@ class CopyHost(Protocol):
         """`CopyLink.promise`. Without a caller, no message may follow: a controller asks."""
         ...
 
-    async def rewind(self, container: int, container_epoch: int, to: Link) -> None: ...
+    async def rewind(
+        self, container: int, container_epoch: int, to: Link, caller: CopyCaller
+    ) -> None: ...
 
     async def reset(
         self, container: int, log_id: str, container_epoch: int, base: Link, caller: CopyCaller
     ) -> CopyState: ...
 
-    def append(self, container: int, container_epoch: int, message: bytes) -> None: ...
+    def append(
+        self, container: int, container_epoch: int, message: bytes, caller: CopyCaller
+    ) -> None: ...
 
-    def release(self, container: int, container_epoch: int, sequence: int) -> None: ...
+    def release(
+        self, container: int, container_epoch: int, sequence: int, caller: CopyCaller
+    ) -> None: ...
 
     def lost(self, caller: CopyCaller) -> None: ...
