@@ -83,9 +83,7 @@ def choose_followers(
     return tuple(chosen)
 
 
-def next_step(
-    found: Placement, replication: Replication
-) -> SetReplicas | Move | None:
+def next_step(found: Placement, replication: Replication) -> SetReplicas | Move | None:
     """The next step towards the wanted replicas; None if the container is not there yet."""
     if not found.wanted or not is_replicated(found) or found.state is not PlacementState.OPEN:
         return None
