@@ -1,7 +1,8 @@
-"""Ports of the replicated log: the register of its ISR, and the ways to the copies of other stores.
+"""Ports of the replicated log: the register of its ISR, and the ways to other stores' copies.
 
-docs/adr/0014-how-stores-replicate-a-log.md describes the roles. The owner of a container is the *leader* of its log; it
-asks the other stores for promises, rewinds or resets their copies, and sends them messages.
+docs/adr/0014-how-stores-replicate-a-log.md describes the roles. The owner of a container is the
+*leader* of its log; it asks the other stores for promises, rewinds or resets their copies, and
+sends them messages.
 """
 
 from collections.abc import Sequence
@@ -176,3 +177,51 @@ class CopyHost(Protocol):
     ) -> None: ...
 
     def lost(self, caller: CopyCaller) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFacts:
+    """A follower as its leader sees it. `copy_id`: "" while no copy is connected.
+
+    `lag_bytes`: what it has not acknowledged. `lag_ms`: the age of the oldest message of these, or
+    the time since it last was up to date.
+    """
+
+    node_id: str
+    copy_id: str
+    in_sync: bool
+    connected: bool
+    lag_bytes: int
+    lag_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationFacts:
+    """The replication of a log, as its leader sees it. `isr`: the confirmed members."""
+
+    container: int
+    container_epoch: int
+    leader: LogCopy
+    isr: frozenset[LogCopy]
+    isr_min: int
+    followers: tuple[FollowerFacts, ...]
+
+
+class ReplicatedLogs(Protocol):
+    """What a log of replicated containers offers beside `DurableDataLog`."""
+
+    def continue_above(self, container: int, applied_sequence: int) -> None:
+        """Tier 2 has the container's operations up to here; call it before `open_log`.
+
+        If the copy that leads lacks some of them, because an operator had it elected, the log goes
+        on above them.
+        """
+        ...
+
+    def replicas_changed(self, container: int, container_epoch: int, replicas: Replicas) -> None:
+        """The placement names these replicas under this epoch; others leave the ISR."""
+        ...
+
+    def describe(self, container: int) -> ReplicationFacts | None:
+        """The replication of a log that this store leads; None for others."""
+        ...

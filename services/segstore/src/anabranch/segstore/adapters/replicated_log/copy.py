@@ -14,9 +14,10 @@ a crash the history is therefore that of some moment after the last one that was
 The leader of the log uses the same copy as its own, and is notified by `lead` when it must end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from anabranch.common.errors import AnabranchError, CorruptJournal, Deposed
+from anabranch.common.errors import AnabranchError, CorruptJournal, Deposed, Unavailable
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.records import Local, Records
 from anabranch.segstore.domain.log.replica.history import (
@@ -93,8 +94,11 @@ class Copy:
         return self._leading[0] if self._leading is not None else 0
 
     def lead(self, container_epoch: int, on_end: OnEnd) -> None:
-        """Have `on_end` called once: with Deposed if a higher epoch is promised, otherwise with
-        `failure`, which then ends the store if the local log failed. Replaces an older one."""
+        """Have `on_end` called once: with Deposed if a higher epoch is promised, or with `failure`.
+
+        If the local log failed for all copies (its `failure` is set), the store ends. A later call
+        replaces an older one.
+        """
         assert container_epoch == self.promised, "a leader promises its epoch first"
         self._leading = (container_epoch, on_end)
 
@@ -210,6 +214,19 @@ class Copy:
         self._release_records()
         return True
 
+    async def restart(self, base: Link, *, container_epoch: int) -> None:
+        """Go on behind `base`, which names the last message with another last operation, because
+        tier 2 has everything up to there. Durable on return. Raises the errors of `rewind`."""
+        self.check(container_epoch)
+        await self._idle()
+        self.check(container_epoch)
+        assert position_of(base) == position_of(self.history.end), "behind the last message"
+        self._append_base(base)
+        self.history = History(base)
+        self._released = max(self._released, base.last_sequence)
+        await self._records.wait()
+        self._release_records()
+
     async def _idle(self) -> None:
         while not self._records.idle or self.failure is not None:
             await self._records.wait()
@@ -285,14 +302,15 @@ async def open_copy(local: Local, container: int, name: str) -> Copy | None:
     records = Records(local, container)
     found: list[Record] = []
     promised = promise_record = 0
-    async for number, data in records.open(name):
-        record = decode_record(data, seed, number)
-        found.append(record)
-        if record.message.container_epoch >= promised:
-            promised, promise_record = record.message.container_epoch, number
-    result = replayed(found)
+    with _closing_on_error(records):
+        async for number, data in records.open(name):
+            record = decode_record(data, seed, number)
+            found.append(record)
+            if record.message.container_epoch >= promised:
+                promised, promise_record = record.message.container_epoch, number
+        result = replayed(found)
     if result is None:
-        records.close(_unused(container))
+        records.close(Unavailable("the copy of the log was never begun", container=container))
         return None
     copy = Copy(records, container, parsed, result.history)
     copy.restored(result.promised, result.anchor or 0, promise_record)
@@ -309,13 +327,19 @@ async def begin_copy(
     parsed = parse_copy_name(name)
     assert parsed is not None, "only copies are begun"
     records = Records(local, container)
-    async for number, _ in records.open(name):
-        raise CorruptJournal("a new log has records", container=container, record=number)
-    copy = Copy(records, container, parsed, History(base))
-    copy.begin(container_epoch, base)
-    await copy.written()
+    with _closing_on_error(records):
+        async for number, _ in records.open(name):
+            raise CorruptJournal("a new log has records", container=container, record=number)
+        copy = Copy(records, container, parsed, History(base))
+        copy.begin(container_epoch, base)
+        await copy.written()
     return copy
 
 
-def _unused(container: int) -> Deposed:
-    return Deposed("the copy of the log was never begun", container=container)
+@contextmanager
+def _closing_on_error(records: Records) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        records.close(Unavailable("the copy of the log was not opened"))
+        raise

@@ -96,6 +96,11 @@ class Progress:
             self._failed.add(copy)
             self._synced.pop(copy, None)
 
+    def need(self, isr_min: int) -> None:
+        """Acknowledge with at least so many confirmed members from now on."""
+        self._isr_min = isr_min
+        self._advance()
+
     def leave(self, nodes: Collection[str]) -> None:
         """The copies of these stores shall not be members, because they are replicas no more."""
         self._leaving = frozenset(nodes)
