@@ -32,12 +32,13 @@ from anabranch.segstore.domain.log.replica.wire import (
     link_in,
     refusal,
 )
-from anabranch.segstore.handlers.control import Spawn
 from anabranch.segstore.ports_replica import CopyHost, CopyState
 
 LINKS_MAX = 65_536
 """Open links of one connection."""
 
+Spawn = Callable[[Coroutine[None, None, None]], object]
+"""Runs a coroutine in a task group that outlives the request."""
 Answer = tuple[Message, bytes]
 """A reply and its payload."""
 LinkRequest = Promise | Rewind | Reset

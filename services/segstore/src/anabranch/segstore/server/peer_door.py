@@ -49,8 +49,7 @@ from anabranch.segstore.domain.log.replica.wire import (
     decode_peer,
     encode_peer,
 )
-from anabranch.segstore.handlers.control import Spawn
-from anabranch.segstore.handlers.copies import CopyDesk
+from anabranch.segstore.handlers.copies import CopyDesk, Spawn
 from anabranch.segstore.ports_replica import CopyHost
 from anabranch.segstore.server.admission import Admission
 from anabranch.segstore.server.listening import listen

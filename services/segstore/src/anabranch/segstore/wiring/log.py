@@ -5,8 +5,8 @@ new node id at every start. With `journal=jetstream` the logs are streams on the
 a connection of their own, and only the node id is in the data directory. The store locks the
 directory all the same: two processes must not have one node id.
 
-With `journal=replicated` the journal holds copies of logs. `wiring/replication.py` builds the log on
-it. A journal never holds both kinds, because neither kind of store would find the logs of the other.
+With `journal=replicated` the journal holds copies of logs, and `replication.py` builds the log on
+it. A journal never holds both kinds, because neither kind of store finds the logs of the other.
 """
 
 import asyncio

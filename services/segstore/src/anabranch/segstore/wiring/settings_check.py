@@ -43,8 +43,8 @@ def check_settings(settings: SegstoreSettings) -> None:
     if not has_journal and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
         raise InvalidSetting(
             "the data directory holds a journal, which a store without one would not read",
-            remedy="set ANABRANCH_SEGSTORE_JOURNAL=disk (or replicated, as before), or name another "
-            "directory",
+            remedy="set ANABRANCH_SEGSTORE_JOURNAL to disk or replicated, as it was, or name "
+            "another directory",
             data_dir=str(settings.data_dir),
         )
 

@@ -59,4 +59,5 @@ def journal_watch(parts: Parts, throttle: Throttle, store: Store) -> JournalWatc
         bytes_max=throttle_limits(parts.settings).journal,
         outstanding_s=parts.commits.outstanding_s,
         set_ready=parts.lifetime.set_ready,
+        hurry_copies=parts.replication.keeping.hurry if parts.replication else None,
     )
