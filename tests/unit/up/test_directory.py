@@ -8,7 +8,7 @@ from traceback import format_exception
 
 import pytest
 
-from anabranch.cli.up.choices import FORMAT, PLAIN_FORMAT, Choices, Log, Wish
+from anabranch.cli.up.choices import FORMAT, PLAIN_FORMAT, Choices, Wish
 from anabranch.cli.up.credentials import kept_credentials
 from anabranch.cli.up.directory import Endpoints, claim
 from anabranch.common.adapters.nats_options import connect_options
@@ -75,44 +75,58 @@ def test_a_format_that_a_loss_of_power_emptied_is_written_again(tmp_path: Path, 
         assert (tmp_path / "segstore" / "journal").read_text() == "acknowledged"
 
 
-OTHER_CHOICES = [Choices(3, "jetstream"), Choices(3, "journal"), Choices(1, "jetstream")]
+OTHER_CHOICES = [
+    Choices(3, "jetstream"),
+    Choices(3, "journal"),
+    Choices(1, "jetstream"),
+    Choices(1, "replicated", 3),
+]
+
+
+def wish_for(choices: Choices) -> Wish:
+    if choices.log == "replicated":
+        return Wish(choices.nats_count, replication=choices.replication)
+    return Wish(choices.nats_count, choices.log)
 
 
 @pytest.mark.parametrize("choices", [Choices(), *OTHER_CHOICES])
 def test_the_choices_of_a_new_directory_are_kept_for_later_starts(
     tmp_path: Path, choices: Choices
 ) -> None:
-    with claim(tmp_path, Wish(choices.nats_count, choices.log)) as directory:
+    with claim(tmp_path, wish_for(choices)) as directory:
         assert directory.choices == choices
 
     with claim(tmp_path) as directory:
         assert directory.choices == choices
-    with claim(tmp_path, Wish(choices.nats_count, choices.log)) as directory:
+    with claim(tmp_path, wish_for(choices)) as directory:
         assert directory.choices == choices
     folders = {path.name for path in tmp_path.glob("nats*")}
     assert folders == {"nats", "nats-2", "nats-3"} if choices.nats_count == 3 else {"nats"}
 
 
 @pytest.mark.parametrize(
-    ("made", "count", "log", "option"),
+    ("made", "wish", "option"),
     [
-        (Choices(), 3, None, "--nats 1"),
-        (Choices(), None, "jetstream", "--log journal"),
-        (Choices(3, "jetstream"), 1, None, "--nats 3"),
-        (Choices(3, "jetstream"), 3, "journal", "--log jetstream"),
-        (Choices(3, "jetstream"), 1, "journal", "--nats 3"),
+        (Choices(), Wish(3), "--nats 1"),
+        (Choices(), Wish(log="jetstream"), "--log journal"),
+        (Choices(3, "jetstream"), Wish(1), "--nats 3"),
+        (Choices(3, "jetstream"), Wish(3, "journal"), "--log jetstream"),
+        (Choices(3, "jetstream"), Wish(1, "journal"), "--nats 3"),
+        (Choices(), Wish(replication=3), "--log journal"),
+        (Choices(1, "replicated", 3), Wish(log="journal"), "--replication 3"),
+        (Choices(1, "replicated", 3), Wish(replication=2), "--replication 3"),
     ],
 )
 def test_another_choice_is_refused_and_nothing_is_touched(
-    tmp_path: Path, made: Choices, count: int | None, log: Log | None, option: str
+    tmp_path: Path, made: Choices, wish: Wish, option: str
 ) -> None:
-    with claim(tmp_path, Wish(made.nats_count, made.log)):
+    with claim(tmp_path, wish_for(made)):
         pass
     before = sorted(tmp_path.rglob("*"))
 
     with (
         pytest.raises(InvalidSetting, match="another choice") as refused,
-        claim(tmp_path, Wish(count, log)),
+        claim(tmp_path, wish),
     ):
         raise AssertionError("must not be claimed")
 
