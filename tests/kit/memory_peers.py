@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from anabranch.common.errors import AnabranchError, Deposed, OutcomeUnknown, Unavailable
@@ -236,7 +237,7 @@ class MemoryLink:
         """What was held back arrives."""
         acks, self._acks = self._acks, []
         for through in acks:
-            self._back(lambda through=through: self._listener.copy_synced(through))
+            self._back(partial(self._listener.copy_synced, through))
 
     def _back(self, call: Callable[[], None]) -> None:
         def arrive() -> None:

@@ -28,9 +28,9 @@ from anabranch.common.runtime.logger import get_logger
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.isr import Isr
 from anabranch.segstore.adapters.replicated_log.led import Led
-from anabranch.segstore.adapters.replicated_log.window import SIZE_BYTES_MAX, Window
+from anabranch.segstore.adapters.replicated_log.window import MESSAGES_MAX, SIZE_BYTES_MAX, Window
 from anabranch.segstore.domain.log.replica.history import Counted, Position, position_of
-from anabranch.segstore.domain.log.stream.messages import Link
+from anabranch.segstore.domain.log.stream.messages import HEADER_SIZE_BYTES, Link
 from anabranch.segstore.ports_replica import CopyLink, CopyState, FollowerFacts
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Feeder:
         """Send the newest message, unless the follower has to catch up first."""
         if not self._live:
             return
-        if self._in_flight_size < SIZE_BYTES_MAX:
+        if self._has_room:
             self._push(counted, message)
         else:
             self._stop_live()
@@ -245,7 +245,7 @@ class Feeder:
             if not copy.history.has(sent):
                 raise Unavailable("the leader released what the replica lacks", node=self.node_id)
             for counted in copy.history.after(sent):
-                while self._in_flight_size >= SIZE_BYTES_MAX:
+                while not self._has_room:
                     await self._woken()
                 message = self._feeding.window.message_at(counted.position)
                 if message is None:
@@ -255,13 +255,18 @@ class Feeder:
 
     # --- messages in flight -------------------------------------------------------------------
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether the follower takes another message; it refuses what exceeds these limits."""
+        return len(self._in_flight) < MESSAGES_MAX and self._in_flight_size < SIZE_BYTES_MAX
+
     def _push(self, counted: Counted, message: Sequence[Buffer]) -> None:
         assert self._link is not None
         self._link.append(message)
-        now_s = self._clock.monotonic()
+        size = HEADER_SIZE_BYTES + counted.size
         self._sent = counted.link
-        self._in_flight.append(_InFlight(counted.position, counted.size, now_s))
-        self._in_flight_size += counted.size
+        self._in_flight.append(_InFlight(counted.position, size, self._clock.monotonic()))
+        self._in_flight_size += size
         if self._cancel_look is None:
             self._look_in(self._pace.look_s)
 
@@ -340,11 +345,6 @@ class Feeder:
         if self._led.around.peers.is_gone(self.node_id):
             self._fail(Unavailable("the store's session is over", node=self.node_id))
         elif now_s - since_s >= self._pace.lag_s and not paused:
-            self._fail(
-                Unavailable(
-                    "a replica did not acknowledge in time",
-                    node=self.node_id, seconds=self._pace.lag_s,
-                )  # fmt: skip
-            )
+            self._fail(Unavailable("a replica did not acknowledge in time", node=self.node_id))
         else:
             self._look_in(self._pace.look_s)

@@ -60,21 +60,22 @@ class ReplicatedLog:
     async def find_log(self, container: int, log_id: str) -> LogsHere:
         """See `DurableDataLog`: whether this store has a copy."""
         self._check_open()
-        known = bool(log_id) and self._copies.find(container, log_id) is not None
+        known = bool(log_id) and await self._copies.find(container, log_id) is not None
         return LogsHere(log_id if known else None, has_frames=False, listing=False)
 
     async def create_log(self, container: int, log_id: str) -> None:
         """See `DurableDataLog`. A copy of an older log goes."""
         self._check_open()
-        if self._copies.find(container, log_id) is None:
-            await self._copies.create(container, log_id, 0, NOTHING)
+        if await self._copies.find(container, log_id) is None:
+            epoch = self._copies.promised(container)
+            await self._copies.create(container, log_id, epoch, NOTHING)
 
     async def remove_log(self, container: int, log_id: str) -> None:
         """See `DurableDataLog`: this store's copy of the log."""
         self._check_open()
         view = self._views.pop(container, None)
         assert view is None or view.ended, "the log is in use"
-        if log_id and self._copies.find(container, log_id) is not None:
+        if log_id and await self._copies.find(container, log_id) is not None:
             await self._copies.remove(container)
 
     async def open_log(
@@ -83,7 +84,7 @@ class ReplicatedLog:
         """See `DurableDataLog`. Also raises WrongHost."""
         self._check_open()
         applied = self._applied.pop(container, 0)
-        copy = self._copies.find(container, log_id)
+        copy = await self._copies.find(container, log_id)
         if copy is None:
             raise LogNotHere(
                 "this store has no copy of the container's log",
@@ -139,6 +140,7 @@ class ReplicatedLog:
         self._views.clear()
         for view in views:
             view.fail_with_store(self._failure)
+        self._copies.close()
         self._local.close()
 
     # --- ports_replica.ReplicatedLogs ---------------------------------------------------------

@@ -43,7 +43,7 @@ from anabranch.segstore.domain.log.stream.messages import (
     frame_head,
 )
 from anabranch.segstore.ports import FrameContents, FrameSource, LogAddress, ReplayedFrame
-from anabranch.segstore.ports_replica import ReplicationFacts, Replicas
+from anabranch.segstore.ports_replica import Replicas, ReplicationFacts
 
 LARGE_SIZE_BYTES = 1024 * 1024
 """A frame of this size is followed by the next one without a wait for its sync."""
@@ -54,9 +54,7 @@ _log = get_logger(__name__)
 class ReplicatedView:
     """`ContainerLog`. Only `opening.open_view` creates it."""
 
-    def __init__(
-        self, led: Led, replicas: Replicas, opening: Counted, source: FrameSource
-    ) -> None:
+    def __init__(self, led: Led, replicas: Replicas, opening: Counted, source: FrameSource) -> None:
         self.container = led.container
         self.container_epoch = led.container_epoch
         self.source = source
@@ -398,5 +396,3 @@ def _address(counted: Counted) -> LogAddress:
     """The address names the message, wherever the copy stores it."""
     epoch, number = counted.position
     return LogAddress(epoch, number, counted.size)
-
-
