@@ -8,7 +8,7 @@ from traceback import format_exception
 
 import pytest
 
-from anabranch.cli.up.choices import FORMAT, PLAIN_FORMAT, Choices, Wish
+from anabranch.cli.up.choices import FORMAT, PLAIN_FORMAT, Choices, Log, Wish
 from anabranch.cli.up.credentials import kept_credentials
 from anabranch.cli.up.directory import Endpoints, claim
 from anabranch.common.adapters.nats_options import connect_options
@@ -86,7 +86,8 @@ OTHER_CHOICES = [
 def wish_for(choices: Choices) -> Wish:
     if choices.log == "replicated":
         return Wish(choices.nats_count, replication=choices.replication)
-    return Wish(choices.nats_count, choices.log)
+    log: Log = "journal" if choices.log == "journal" else "jetstream"
+    return Wish(choices.nats_count, log)
 
 
 @pytest.mark.parametrize("choices", [Choices(), *OTHER_CHOICES])
