@@ -132,7 +132,7 @@ class Placements:
 
         Returns the changed placement. Raises the errors of `report_failed`.
         """
-        return await self._report(taken, _handed_over)
+        return await self._report(taken, handed_over)
 
     async def report_failed(
         self, taken: Placement, *, restarts: int, reason: str, state: PlacementState
@@ -194,7 +194,9 @@ def replicas_of(found: Placement) -> Replicas:
     return Replicas(found.replicas, found.isr, found.isr_min)
 
 
-def _handed_over(found: Placement) -> Placement:
+def handed_over(found: Placement) -> Placement:
+    """The placement after its owner closed the container: the target leads the same log, or the
+    owner still does, if the target has no in-sync copy any more."""
     leader = found.target if hands_over(found) else found.owner
     others = tuple(node for node in found.replicas if node != leader)
     return replace(
