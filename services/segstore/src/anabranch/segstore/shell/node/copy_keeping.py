@@ -10,7 +10,8 @@ The placements are followed, and once a second
     anew, shows that the ISR does not have it.
 
 A leader feeds a store without a copy again, so a dropped copy is soon replaced by one that holds
-less. The logs that this store leads hear of every change of their placement here, too.
+less. The logs that this store leads hear of every change of their placement here, too, and each
+look notes their replication for the metrics, which are read in other threads.
 
 State owned: the newest known placements, and the containers that pin the journal.
 """
@@ -26,7 +27,7 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.logger import get_logger
 from anabranch.segstore.domain.log.replica.keeping import is_candidate
-from anabranch.segstore.ports_replica import ReplicatedLogs
+from anabranch.segstore.ports_replica import ReplicatedLogs, ReplicationFacts
 from anabranch.segstore.shell.container.pauses import BackOff
 from anabranch.segstore.shell.node.placements import replicas_of
 
@@ -91,6 +92,8 @@ class CopyKeeping:
         self._back_off_s = back_off_s
         self._placements: dict[int, Placement] = {}
         self._pinning: frozenset[int] = frozenset()
+        self.facts: Sequence[ReplicationFacts] = ()
+        """The replication of the logs that this store leads, as of the last look."""
 
     def hurry(self, containers: frozenset[int]) -> None:
         """Note the containers that are not open here and pin the journal's oldest file."""
@@ -130,6 +133,8 @@ class CopyKeeping:
     async def look(self) -> None:
         """One look, as the module describes it."""
         logs = self._logs()
+        described = (self._log.describe(container) for container in logs)
+        self.facts = tuple(facts for facts in described if facts is not None)
         for container in sorted(self._pinning & logs.keys()):
             await self._relieve(container)
         if self._journal_size() * 2 < self._bytes_max:
