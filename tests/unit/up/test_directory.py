@@ -151,7 +151,7 @@ def test_a_directory_of_an_older_release_has_one_server_and_journals(
 
 def test_an_older_release_refuses_a_directory_that_it_would_read_wrongly(tmp_path: Path) -> None:
     for number, choices in enumerate(OTHER_CHOICES):
-        with claim(tmp_path / str(number), Wish(choices.nats_count, choices.log)) as directory:
+        with claim(tmp_path / str(number), wish_for(choices)) as directory:
             told = json.loads((directory.root / "format").read_text())
         assert told["format"] > PLAIN_FORMAT
 
