@@ -110,7 +110,7 @@ class MemoryPeers:
         container_epoch: int,
         listener: CopyListener,
     ) -> "MemoryLink":
-        found = MemoryLink(self, node_id, container, log_id, container_epoch, listener)
+        found = MemoryLink(self, node_id, (container, log_id), container_epoch, listener)
         self.links.append(found)
         return found
 
@@ -141,15 +141,15 @@ class MemoryLink:
         self,
         peers: MemoryPeers,
         node_id: str,
-        container: int,
-        log_id: str,
+        log: tuple[int, str],
         container_epoch: int,
         listener: CopyListener,
     ) -> None:
         self.node_id = node_id
         self._peers = peers
         self._faults = peers.of(node_id)
-        self._container, self._log_id, self._epoch = container, log_id, container_epoch
+        self._container, self._log_id = log
+        self._epoch = container_epoch
         self._listener = listener
         self._sent: deque[Callable[[CopyHost], None]] = deque()
         self._acks: list[Position] = []

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.adapters.replicated_log.copies import Copies
 from anabranch.segstore.adapters.replicated_log.led import Around, Pace
@@ -12,10 +13,25 @@ from anabranch.segstore.adapters.replicated_log.records import LocalLog
 from anabranch.segstore.adapters.replicated_log.view import ReplicatedView
 from kit.log_driver import ScriptedSource, replay_of
 from kit.memory_peers import MemoryPeers, MemoryRegister
+from kit.simdisk import SimDisk
 from kit.virtual_time import VirtualClock, run_virtual
 
 LOG_ID = "log-0"
 BACK_OFF_S = 0.1
+
+
+class PlacedLog(ReplicatedLog):
+    """A log whose containers are released when their log is removed."""
+
+    def __init__(
+        self, local: LocalLog, copies: Copies, around: Around, register: MemoryRegister
+    ) -> None:
+        super().__init__(local, copies, around)
+        self._register = register
+
+    async def remove_log(self, container: int, log_id: str) -> None:
+        await super().remove_log(container, log_id)
+        self._register.isrs.pop(container, None)
 
 
 class Store:
@@ -26,6 +42,7 @@ class Store:
         self.node_id = node_id
         self._ids = SeededIds(number)
         self.frames = MemoryFrames(f"journal-{node_id}")
+        self.disk = SimDisk()
         self.has_lease = True
         self.flushes_wanted: list[int] = []
         self.restart()
@@ -35,6 +52,11 @@ class Store:
         world, loop = self._world, self._world.loop
         clock = VirtualClock(loop)
         local: LocalLog = MemoryLog(self.frames, loop.call_soon)
+        if world.journal_file_size:
+            local = open_journal(
+                self.disk, ids=self._ids, schedule=loop.call_soon,
+                file_size=world.journal_file_size,
+            )  # fmt: skip
         self.copies = Copies(
             local, self.node_id, self._ids, clock,
             schedule=loop.call_soon, spawn=world.spawn, on_failure=lambda _: None,
@@ -56,12 +78,14 @@ class Store:
             flush_wanted=self.flushes_wanted.append,
             pace=world.pace,
         )
-        self.log = ReplicatedLog(local, self.copies, around)
+        self.log = PlacedLog(local, self.copies, around, world.register)
+        world.logs.append(self.log)
         world.peers.hosts[self.node_id] = self.copies
 
     def wipe(self) -> None:
         """The store loses its disk, and begins with an empty one."""
         self.frames = MemoryFrames(f"journal-{self.node_id}-{self._ids.new_id()}")
+        self.disk = SimDisk()
         self.restart()
 
     def history(self, container: int = 0) -> list[tuple[int, int]]:
@@ -95,7 +119,11 @@ class Led:
 
 
 class ReplicaWorld:
-    """`nodes`: the stores of every container, of which the first one leads."""
+    """`nodes`: the stores of every container, of which the first one leads.
+
+    `journal_file_size`: the stores keep journals with files of this size on simulated disks; 0:
+    they keep logs in memory.
+    """
 
     def __init__(
         self,
@@ -103,11 +131,14 @@ class ReplicaWorld:
         nodes: Sequence[str] = ("a", "b", "c"),
         isr_min: int = 1,
         pace: Pace | None = None,
+        journal_file_size: int = 0,
     ) -> None:
         self.loop = loop
+        self.journal_file_size = journal_file_size
         self.pace = pace or Pace()
         self.peers = MemoryPeers()
         self.register = MemoryRegister(tuple(nodes), isr_min)
+        self.logs: list[ReplicatedLog] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.stores: dict[str, Store] = {}
         for node in nodes:
@@ -153,18 +184,21 @@ class ReplicaWorld:
 
     def end(self) -> None:
         """Close all logs."""
-        for store in self.stores.values():
-            store.log.close()
+        for log in self.logs:
+            log.close()
 
 
 def in_world(
-    *nodes: str, isr_min: int = 1
+    *nodes: str, isr_min: int = 1, journal_file_size: int = 0
 ) -> Callable[[Callable[[ReplicaWorld], Coroutine[None, None, None]]], Callable[[], None]]:
     """Makes a test of a story that happens in a world of these stores."""
 
     def made(story: Callable[[ReplicaWorld], Coroutine[None, None, None]]) -> Callable[[], None]:
         async def lived() -> None:
-            world = ReplicaWorld(asyncio.get_running_loop(), nodes or ("a", "b", "c"), isr_min)
+            world = ReplicaWorld(
+                asyncio.get_running_loop(), nodes or ("a", "b", "c"), isr_min,
+                journal_file_size=journal_file_size,
+            )  # fmt: skip
             try:
                 await story(world)
             finally:

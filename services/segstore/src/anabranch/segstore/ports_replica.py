@@ -183,7 +183,7 @@ class CopyHost(Protocol):
 class FollowerFacts:
     """A follower as its leader sees it. `copy_id`: "" while no copy is connected.
 
-    `lag_bytes`: what it has not acknowledged. `lag_ms`: the age of the oldest message of these, or
+    `lag_bytes`: messages that it has not acknowledged. `lag_ms`: the age of the oldest message of these, or
     the time since it last was up to date.
     """
 
@@ -208,7 +208,7 @@ class ReplicationFacts:
 
 
 class ReplicatedLogs(Protocol):
-    """What a log of replicated containers offers beside `DurableDataLog`."""
+    """The calls of a log of replicated containers beside those of `DurableDataLog`."""
 
     def continue_above(self, container: int, applied_sequence: int) -> None:
         """Tier 2 has the container's operations up to here; call it before `open_log`.

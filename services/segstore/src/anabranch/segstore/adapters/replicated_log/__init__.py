@@ -5,5 +5,5 @@ log                     `DurableDataLog` of the containers that this store leads
 opening                 the steps by which an owner opens a log
 view, window            one open log: frames in flight, acknowledgements
 isr                     the members of the ISR, and its changes
-feeder                  what one follower gets
+feeder                  keeps the copy of one follower up to date
 """

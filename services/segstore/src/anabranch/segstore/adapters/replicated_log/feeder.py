@@ -1,4 +1,4 @@
-"""What one follower gets: the task that keeps the copy of one other store up to date.
+"""Keeps the copy of one other store up to date: one task per follower.
 
     connect ──► promise ──► the last common message ──┬─ the copy goes on there, or rewinds to it
        ▲                                              └─ nothing in common: reset, outside the ISR
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """What all feeders of one log share. `released`: the last operation that tier 2 has."""
+    """The parts of one log that its feeders share. `released`: the last operation that tier 2 has."""
 
     led: Led
     isr: Isr
@@ -98,7 +98,7 @@ class Feeder:
         self._cancel_look: Callable[[], None] | None = None
         self._look_at_s = 0.0
 
-    # --- what the view calls ------------------------------------------------------------------
+    # --- calls of the view --------------------------------------------------------------------
 
     def offer(self, counted: Counted, message: Sequence[Buffer]) -> None:
         """Send the newest message, unless the follower has to catch up first."""
@@ -186,11 +186,14 @@ class Feeder:
         state = await self._within(link.promise())
         copy, at = await self._aligned(link, state)
         if not led.copy.history.has(at):
-            raise Unavailable("the leader released what the replica lacks", node=self.node_id)
+            raise Unavailable(
+                "the leader released messages that the replica lacks", node=self.node_id
+            )
         self._check()
         self._copy, self._sent = copy, at
         self._heard_s = self._clock.monotonic()
-        link.release(self._feeding.released())
+        if released := self._feeding.released():
+            link.release(released)
         self._isr.synced(copy, position_of(at))
         while True:
             await self._catch_up()
@@ -243,7 +246,9 @@ class Feeder:
             self._check()
             assert sent is not None
             if not copy.history.has(sent):
-                raise Unavailable("the leader released what the replica lacks", node=self.node_id)
+                raise Unavailable(
+                    "the leader released messages that the replica lacks", node=self.node_id
+                )
             for counted in copy.history.after(sent):
                 while not self._has_room:
                     await self._woken()
@@ -257,7 +262,7 @@ class Feeder:
 
     @property
     def _has_room(self) -> bool:
-        """Whether the follower takes another message; it refuses what exceeds these limits."""
+        """Whether the follower takes another message; it refuses more than this."""
         return len(self._in_flight) < MESSAGES_MAX and self._in_flight_size < SIZE_BYTES_MAX
 
     def _push(self, counted: Counted, message: Sequence[Buffer]) -> None:

@@ -1,4 +1,4 @@
-"""What the parts of one led log share: its names, the own copy, and the runtime of the process."""
+"""A log that this store leads: its names, its own copy, and the runtime of the process."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -32,7 +32,7 @@ class ReplicatedLog:
         self._around = around
         self._views: dict[int, ReplicatedView] = {}
         self._applied: dict[int, int] = {}
-        """By container: what tier 2 has, for the next opening."""
+        """By container: the last operation that tier 2 has, for the next opening."""
         self._failure: AnabranchError | None = None
 
     # --- ports.DurableDataLog -----------------------------------------------------------------

@@ -218,7 +218,7 @@ class ReplicatedView:
         self._pump()
 
     def _advance(self) -> None:
-        """Acknowledge what is committed, in order."""
+        """Acknowledge the committed frames, in order."""
         if self._window.empty or self._ended:
             return
         if self.isr.alone and not self._around.may_acknowledge_alone():
@@ -328,7 +328,7 @@ class ReplicatedView:
         self._release_own()
 
     def _release_own(self) -> None:
-        """Release what tier 2 has and no follower needs to catch up."""
+        """Release the messages that tier 2 has and no follower needs to catch up."""
         holds = [
             held.last_sequence
             for feeder, _ in self._feeders.values()
@@ -348,7 +348,7 @@ class ReplicatedView:
         self._copy.release(upto)
 
     def _release_held(self) -> None:
-        """Release what was held for a follower that has caught up."""
+        """Release the messages that were held for a follower, which has caught up."""
         if self._held_since_s is not None and not self._ended:
             self._release_own()
 

@@ -12,7 +12,7 @@ from anabranch.segstore.shell.container.throttle import Throttle
 
 
 class Admission(Protocol):
-    """What a new operation must pass."""
+    """The check that each new operation must pass."""
 
     @property
     def has_no_room(self) -> bool:
