@@ -14,11 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from anabranch.common.contracts import subjects
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.model.cluster import Endpoint
 from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.ids import system_rng
+from anabranch.common.runtime.logger import get_logger
 from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.peer_connection import LinkContext, LinkLimits
 from anabranch.segstore.adapters.peer_links import PeerLinks
@@ -27,6 +28,7 @@ from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
 from anabranch.segstore.adapters.replicated_log.led import Around
 from anabranch.segstore.adapters.replicated_log.log import ReplicatedLog
 from anabranch.segstore.server.peer_door import PeerDoor, PeerLimits, PeerServed
+from anabranch.segstore.server.promise_door import PromiseDoor
 from anabranch.segstore.shell.node.copy_keeping import CopyKeeping
 from anabranch.segstore.shell.node.placements import Placements
 from anabranch.segstore.shell.node.session import StoreSession
@@ -35,8 +37,12 @@ from anabranch.segstore.wiring.ending import end_tasks
 from anabranch.segstore.wiring.parts import Parts, call_later
 from anabranch.segstore.wiring.settings_check import peer_advertised, throttle_limits
 
+_DOOR_RETRY_S = 1.0
 FEED_AGAIN = Backoff(first_s=0.1, longest_s=2.0)
 """Pauses of a leader before it turns to a follower again."""
+
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ async def opened_replication(
             bound = await door.start(*parse_bind(parts.settings.peer_bind))
             spawn(links.run())
             spawn(keeping.run())
+            spawn(_answer_controllers(parts, copies))
             yield Replication(log, copies, keeping, peer_advertised(parts.settings, bound))
         finally:
             door.close()
@@ -95,6 +102,16 @@ async def opened_replication(
 
 
 Spawn = Callable[[Coroutine[None, None, None]], "asyncio.Task[None]"]
+
+
+async def _answer_controllers(parts: Parts, copies: Copies) -> None:
+    """Serve the door for promises until cancelled, also after a failure of NATS."""
+    while True:
+        try:
+            await PromiseDoor(parts.client, parts.node_id, copies).serve()
+        except Unavailable as error:
+            _log.warning("cannot follow the questions for promises", error=str(error))
+        await parts.clock.sleep(_DOOR_RETRY_S)
 
 
 def _links(parts: Parts, spawn: Spawn) -> PeerLinks:
