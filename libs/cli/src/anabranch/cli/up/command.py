@@ -52,6 +52,7 @@ def up(
     controllers: int = 1,
     nats: int | None = None,
     log: Log | None = None,
+    replication: int | None = None,
     redis: bool = True,
     context: str = "local",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -79,6 +80,9 @@ def up(
     log
         Place of the logs: journal, in each store; or jetstream, in NATS, where any store can open
         them (journal); chosen once.
+    replication
+        Number of stores that keep each log, of which any can open it; needs as many --spus; chosen
+        once.
     redis
         Start Redis too, if its program is found; without it buckets are shared by rendezvous.
     context
@@ -96,6 +100,7 @@ def up(
         controller_count=controllers,
         nats_count=nats,
         log=log,
+        replication=replication,
         redis=redis,
     )
     asyncio.run(_run(settings, context, json))

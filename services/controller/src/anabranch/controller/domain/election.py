@@ -5,9 +5,9 @@
                                         └───┘ asked again at each look
 
 The freeze comes first: it raises the container epoch, after which the former owner changes the ISR
-no more. Each store then promises to refuse lower epochs, and answers with the end of its copy. Every
-in-sync copy has all acknowledged messages. The one with the most messages wins, so that as few
-unacknowledged ones as possible are lost.
+no more. Each store then promises to refuse lower epochs, and answers with the end of its copy.
+Every in-sync copy has all acknowledged messages. The one with the most messages wins, so that as
+few unacknowledged ones as possible are lost.
 
 A copy counts by its id, not by its store: a copy that was created anew since, on a wiped disk, is
 not in the ISR and wins nothing.

@@ -1,4 +1,4 @@
-"""The stores that replicate a container's log: the first list, and the way from one list to another.
+"""The stores that replicate a container's log: the first list, and the way to another list. Pure.
 
 A list names the leader first. The first list follows Fluvio's *least-loaded* rule: the leader is
 the store that leads the fewest containers, and each follower is the store that follows the fewest,
@@ -53,8 +53,13 @@ def count_followers(placements: Iterable[Placement]) -> Counter[str]:
     """The number of containers that each store follows, or will follow."""
     counts: Counter[str] = Counter()
     for found in placements:
-        counts.update({*found.replicas[1:], *found.wanted} - {found.owner})
+        counts.update(followers(found))
     return counts
+
+
+def followers(found: Placement) -> set[str]:
+    """The stores that replicate the log, or will, without leading it."""
+    return {*found.replicas[1:], *found.wanted} - {found.owner}
 
 
 def choose_followers(
@@ -83,9 +88,7 @@ def choose_followers(
     return tuple(chosen)
 
 
-def next_step(
-    found: Placement, replication: Replication
-) -> SetReplicas | Move | None:
+def next_step(found: Placement, replication: Replication) -> SetReplicas | Move | None:
     """The next step towards the wanted replicas; None if the container is not there yet."""
     if not found.wanted or not is_replicated(found) or found.state is not PlacementState.OPEN:
         return None
@@ -112,12 +115,14 @@ def first_followers(
     """The followers of a container that came to a store with replicated logs from another kind of
     store, and thus has none; None if it has a list, or too few stores are live."""
     owner = stores.get(found.owner)
-    if found.isr_min or owner is None or owner.log_home != REPLICATED or not is_replicated(found):
+    if found.isr_min or owner is None or owner.log_home != REPLICATED:
         return None
-    followers = choose_followers(found.owner, replication.replicas - 1, stores, followed)
-    if followers is None:
+    if found.log_id and not is_replicated(found):
         return None
-    replicas = (found.owner, *followers)
+    chosen = choose_followers(found.owner, replication.replicas - 1, stores, followed)
+    if chosen is None:
+        return None
+    replicas = (found.owner, *chosen)
     isr_min = replication.isr_min_of(len(replicas))
     return SetReplicas(found.container, replicas, isr_min, done=True)
 
@@ -127,10 +132,7 @@ def drained_list(
     stores: Mapping[str, StoreView],
     followed: Mapping[str, int],
 ) -> Reassign | None:
-    """The list without drained stores, whose places others take; None if none can.
-
-    A drained store that is not live has nothing to give away: its copy is out of the ISR soon.
-    """
+    """The list without drained stores, live or not, whose places others take; None if none can."""
     if found.wanted or not is_replicated(found) or found.state is not PlacementState.OPEN:
         return None
     drained = _draining(found.replicas, stores)

@@ -72,7 +72,7 @@ class Placements:
         """See `Register.read`."""
         found = self._mine(container, await self._objects.get(placement_key(container)))
         _check_epoch(found, container_epoch)
-        return _replicas_of(found)
+        return replicas_of(found)
 
     async def change(
         self, container: int, container_epoch: int, isr: tuple[LogCopy, ...]
@@ -83,7 +83,7 @@ class Placements:
             _check_epoch(found, container_epoch)
             return replace(found, isr=isr)
 
-        return _replicas_of(await self._change(container, changed))
+        return replicas_of(await self._change(container, changed))
 
     # --- reports ------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Placements:
 
         Returns the changed placement. Raises the errors of `report_failed`.
         """
-        return await self._report(taken, _handed_over)
+        return await self._report(taken, handed_over)
 
     async def report_failed(
         self, taken: Placement, *, restarts: int, reason: str, state: PlacementState
@@ -189,11 +189,14 @@ def _check_epoch(found: Placement, container_epoch: int) -> None:
         )
 
 
-def _replicas_of(found: Placement) -> Replicas:
+def replicas_of(found: Placement) -> Replicas:
+    """The replicas of a container, as its log uses them."""
     return Replicas(found.replicas, found.isr, found.isr_min)
 
 
-def _handed_over(found: Placement) -> Placement:
+def handed_over(found: Placement) -> Placement:
+    """The placement after its owner closed the container: the target leads the same log, or the
+    owner still does, if the target has no in-sync copy any more."""
     leader = found.target if hands_over(found) else found.owner
     others = tuple(node for node in found.replicas if node != leader)
     return replace(
