@@ -12,6 +12,7 @@ from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.ports import DurableDataLog
+from anabranch.segstore.ports_replica import ReplicatedLogs
 from anabranch.segstore.shell.container.lease import NoSession
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.memory.cache import Cache
@@ -121,6 +122,7 @@ class StoreProcess:
         tasks = {
             loop.create_task(self._announce(announcement)),
             loop.create_task(self._assignments().run()),
+            loop.create_task(self._beside()),
         }
         await self._ended.wait()
         self.store.stopping = True
@@ -132,6 +134,14 @@ class StoreProcess:
                 task.cancel()
             _, tasks = await asyncio.wait(tasks, timeout=0.1)
         await announcement.end()
+
+    def _replicated(self) -> ReplicatedLogs | None:
+        """The same place as the log, if stores replicate the logs."""
+        return None
+
+    async def _beside(self) -> None:
+        """What runs beside the containers."""
+        await self._ended.wait()
 
     def _record(self) -> NodeRecord:
         return NodeRecord(self.node_id, Endpoint(self.node_id, 1), self._log.journal_id)
@@ -155,7 +165,7 @@ class StoreProcess:
         placements = self._placements
         clock = self.process.clock
         open_tier_two = OpenContainerTierTwo(services.chunks(self.ways), self._ids, clock, TIER_TWO)
-        tiers = Tiers(self._log, open_tier_two, placements, self._ids)
+        tiers = Tiers(self._log, open_tier_two, placements, self._ids, self._replicated())
         tables: TableParts = self._tables
 
         def new_keeper(container: int) -> ContainerKeeper:

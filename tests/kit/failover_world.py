@@ -180,6 +180,12 @@ class World:
         name = f"node-{self._node_count}"
         self.processes.later(new_s, lambda: self.start_store(name))
 
+    def lose_for_good(self, node: str) -> None:
+        """Kill a store with its disk; no other node takes its place."""
+        assert node not in self._journals
+        self._down.add(node)
+        self.stores.pop(node).process.kill()
+
     def everything(self) -> Iterator[StoreProcess | ControllerProcess]:
         """All present processes of the cluster."""
         yield from self.stores.values()

@@ -11,6 +11,8 @@ from anabranch.segstore.ports_replica import CopyState
 from kit.processes import Process
 from kit.replica_network import Network
 
+PROMISE_S_MAX = 1.0
+
 
 class SimCandidates:
     """The stores as candidates of elections, as one controller reaches them."""
@@ -23,7 +25,16 @@ class SimCandidates:
     async def promise(
         self, node_id: str, container: int, log_id: str, container_epoch: int
     ) -> Promised:
-        """See `CopyHost.promise`. There is no deadline: the answer may never come."""
+        """See `Candidates`."""
+        try:
+            async with asyncio.timeout(PROMISE_S_MAX):
+                return await self._promise(node_id, container, log_id, container_epoch)
+        except TimeoutError as error:
+            raise Unavailable("the store did not answer", node=node_id) from error
+
+    async def _promise(
+        self, node_id: str, container: int, log_id: str, container_epoch: int
+    ) -> Promised:
         network = self._network
         hosting = network.host(node_id)
         if hosting is None:

@@ -24,7 +24,6 @@ from kit.replica_candidates import SimCandidates
 if TYPE_CHECKING:
     from kit.replica_log_world import World
 
-PROMISE_S_MAX = 1.0
 NEEDLESS = 0.01
 """The share of looks at which an elector takes a living owner for dead."""
 
@@ -79,11 +78,10 @@ class Elector:
         answers: dict[str, Answer] = {}
 
         async def ask(node: str) -> None:
-            with suppress(AnabranchError, TimeoutError):
-                async with asyncio.timeout(PROMISE_S_MAX):
-                    answers[node] = await self._candidates.promise(
-                        node, found.container, found.log_id, found.container_epoch
-                    )
+            with suppress(AnabranchError):
+                answers[node] = await self._candidates.promise(
+                    node, found.container, found.log_id, found.container_epoch
+                )
 
         async with asyncio.TaskGroup() as group:
             for node in found.replicas:

@@ -1,7 +1,7 @@
 """The parts of a replicated log as a simulated store builds them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 
 from anabranch.common.contracts.cluster import placement_from_bytes, placement_key
@@ -11,6 +11,7 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.replicated_log.copies import Copies
+from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
 from anabranch.segstore.adapters.replicated_log.led import Around
 from anabranch.segstore.adapters.replicated_log.log import ReplicatedLog
 from anabranch.segstore.ports_replica import Peers, Register
@@ -68,6 +69,12 @@ def replica_parts(
         flush_wanted=flush_wanted,
     )
     return ReplicaParts(copies, ReplicatedLog(journal, copies, around))
+
+
+def logs_in(journal: Journal) -> Mapping[int, str]:
+    """Container → the id of the log of which the journal has a copy."""
+    names = {container: parse_copy_name(name) for container, name in journal.logs().items()}
+    return {container: name[0] for container, name in names.items() if name is not None}
 
 
 class StorePlacements(Placements):

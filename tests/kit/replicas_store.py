@@ -7,13 +7,16 @@ from dataclasses import replace
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.segstore.adapters.memory_log import MemoryFrames
 from anabranch.segstore.ports import DurableDataLog
-from anabranch.segstore.ports_replica import CopyHost
+from anabranch.segstore.ports_replica import CopyHost, ReplicatedLogs
+from anabranch.segstore.shell.node.copy_keeping import CopyKeeping
 from kit.failover_services import Services
 from kit.failover_store import StoreProcess
-from kit.replica_disks import Disks
+from kit.replica_disks import FILE_SIZE_BYTES, Disks
 from kit.replica_links import SimPeers
 from kit.replica_network import Network
-from kit.replica_parts import ReplicaParts, replica_parts
+from kit.replica_parts import ReplicaParts, logs_in, replica_parts
+
+JOURNAL_SIZE_BYTES_MAX = 6 * FILE_SIZE_BYTES
 
 
 class ReplicaStore(StoreProcess):
@@ -67,7 +70,24 @@ class ReplicaStore(StoreProcess):
             flush_wanted=self._flush,
             failed=self._fail,
         )
+        self._keeping = CopyKeeping(
+            self.parts.copies,
+            self.parts.log,
+            self._services.objects(self._services.placements, self.ways),
+            node_id=self.node_id,
+            logs=lambda: logs_in(journal),
+            bytes_max=JOURNAL_SIZE_BYTES_MAX,
+            journal_size=lambda: journal.live_size,
+            clock=process.clock,
+            back_off_s=self._back_off_s,
+        )
         return self.parts.log
+
+    def _replicated(self) -> ReplicatedLogs:
+        return self.parts.log
+
+    async def _beside(self) -> None:
+        await self._keeping.run()
 
     def _flush(self, container: int) -> None:
         """A copy holds up an old journal file: flush the container soon."""

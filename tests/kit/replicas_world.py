@@ -8,13 +8,36 @@ from collections.abc import Iterator
 
 from anabranch.common.contracts.cluster import node_from_bytes
 from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.ports import Candidates
 from kit.failover_controller import ControllerProcess
+from kit.failover_services import Services
 from kit.failover_world import World
+from kit.replica_candidates import SimCandidates
 from kit.replica_disks import Disks
 from kit.replica_log_world import SETTLED_S
 from kit.replica_network import Network
 from kit.replicas_store import ReplicaStore
 from kit.rng import Random
+
+
+class ReplicaController(ControllerProcess):
+    """One life of a controller, which asks the stores' copies over the network."""
+
+    def __init__(
+        self,
+        services: Services,
+        network: Network,
+        name: str,
+        rate: float,
+        replication: Replication,
+    ) -> None:
+        self._network = network
+        self._name = name
+        super().__init__(services, name, rate, replication)
+
+    def _candidates(self) -> Candidates:
+        return SimCandidates(self._network, self._name, self.process)
 
 
 class ReplicaWorld(World):
@@ -39,14 +62,26 @@ class ReplicaWorld(World):
         self.disks = Disks(self.processes, rng, self.counts)
         self.lost_nodes: set[str] = set()
         """Nodes that never come back."""
+        self._wiping: set[str] = set()
+        """Nodes that are down until their disk may be lost."""
 
     # --- processes ----------------------------------------------------------------------------
+
+    def _new_controller(self, name: str, rate: float) -> ControllerProcess:
+        return ReplicaController(
+            self.services, self.network, name, rate, Replication(self.replication, self.isr_min)
+        )
 
     def _new_store(self, node: str, rate: float, *, former_may_run: bool = False) -> ReplicaStore:
         return ReplicaStore(
             self.services, self.network, self.disks, node, rate,
             is_gone=self.is_gone, former_may_run=former_may_run,
         )  # fmt: skip
+
+    def start_store(self, node: str) -> None:
+        """See `World`; not while the node waits for the loss of its disk."""
+        if node not in self._wiping:
+            super().start_store(node)
 
     def is_gone(self, node: str) -> bool:
         """Whether a store's session is over."""
@@ -90,13 +125,16 @@ class ReplicaWorld(World):
         """Kill a store. If each ISR has a copy elsewhere, its disk is lost, and it comes back with
         an empty one, or another node takes its place."""
         self._down.add(node)
+        self._wiping.add(node)
         self.lose_power(node)
 
         def come_back() -> None:
+            self._wiping.discard(node)
             if not self._may_lose(node):
                 self.counts["disks that had to be kept"] += 1
                 self.start_store(node)
                 return
+            self.network.promises.forget(self.disks.copies_on(node))
             self.disks.wipe(node)
             if self.rng.random() < 0.6:
                 self.start_store(node)
@@ -145,6 +183,3 @@ class ReplicaWorld(World):
             for found in self.placements()
             if (lost := [node for node in found.replicas if node in self.lost_nodes])
         }
-
-
-__all__ = ["ControllerProcess", "ReplicaWorld"]
