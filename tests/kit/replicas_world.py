@@ -7,8 +7,9 @@ with it what was not synced. A disk is lost only if each ISR has another copy.
 from collections.abc import Iterator
 
 from anabranch.common.contracts.cluster import node_from_bytes
-from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.model.cluster import Placement
 from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.domain.placement_changes import set_replicas
 from anabranch.controller.ports import Candidates
 from kit.failover_controller import ControllerProcess
 from kit.failover_services import Services
@@ -19,6 +20,9 @@ from kit.replica_log_world import SETTLED_S
 from kit.replica_network import Network
 from kit.replicas_store import ReplicaStore
 from kit.rng import Random
+
+OPERATOR_S = 2.0
+"""After so long, operators notice what is lost."""
 
 
 class ReplicaController(ControllerProcess):
@@ -57,7 +61,7 @@ class ReplicaWorld(World):
     ) -> None:
         super().__init__(rng, store_count=store_count, container_count=container_count, rates=rates)
         self.replication = replication
-        self.isr_min = isr_min
+        self.wish = Replication(replication, isr_min)
         self.network = Network(self.processes, rng, self.counts)
         self.disks = Disks(self.processes, rng, self.counts)
         self.lost_nodes: set[str] = set()
@@ -68,9 +72,7 @@ class ReplicaWorld(World):
     # --- processes ----------------------------------------------------------------------------
 
     def _new_controller(self, name: str, rate: float) -> ControllerProcess:
-        return ReplicaController(
-            self.services, self.network, name, rate, Replication(self.replication, self.isr_min)
-        )
+        return ReplicaController(self.services, self.network, name, rate, self.wish)
 
     def _new_store(self, node: str, rate: float, *, former_may_run: bool = False) -> ReplicaStore:
         return ReplicaStore(
@@ -143,8 +145,25 @@ class ReplicaWorld(World):
             del self.stores[node]
             self._node_count += 1
             self.start_store(f"node-{self._node_count}")
+            self.processes.later(OPERATOR_S, self._replace_lost)
 
         self.processes.later(SETTLED_S + new_s, come_back)
+
+    def _replace_lost(self) -> None:
+        """An operator has living stores take the places of lost ones, until that is done."""
+        for found in self.placements():
+            if not self.lost_nodes.isdisjoint(found.replicas):
+                self._change(found.container, self._without_lost)
+                self.processes.later(OPERATOR_S, self._replace_lost)
+
+    def _without_lost(self, found: Placement) -> Placement:
+        kept = [node for node in found.replicas if node not in self.lost_nodes]
+        others = [node for node in sorted(self.stores) if node not in kept]
+        wanted = [*kept, *others][: self.replication]
+        if found.wanted:
+            return found
+        nodes = frozenset(self.stores)
+        return set_replicas(found, wanted, nodes, nodes, self.wish)
 
     def lose_for_good(self, node: str) -> None:
         """Kill a store with its machine, which does not come back."""
@@ -174,12 +193,4 @@ class ReplicaWorld(World):
     def _is_whole(self, found: Placement) -> bool:
         members = {copy.node_id for copy in found.isr}
         wanted = set(found.replicas) - self.lost_nodes
-        return found.state is PlacementState.OPEN and members == wanted
-
-    def lost_replicas(self) -> dict[int, str]:
-        """A replica that never comes back, of each container that has one."""
-        return {
-            found.container: lost[0]
-            for found in self.placements()
-            if (lost := [node for node in found.replicas if node in self.lost_nodes])
-        }
+        return not found.wanted and members == wanted
