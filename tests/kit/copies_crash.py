@@ -197,6 +197,7 @@ async def whole_life(
 async def _second_life(life: Life, leader: Leader) -> None:
     await life.promise(7)
     life.append(leader, leader.open(7))
+    await life.release(leader.history.end.last_sequence)
     await life.store.settled()
     for number in range(3):
         life.append(leader, leader.frame(1, b"m%d" % number * 450))
