@@ -200,10 +200,15 @@ class Copy:
         self._release_records()
 
     def _release_records(self) -> None:
-        needed = self.history.oldest_record or self._anchor
-        self._release_waits = needed > self._records.synced
-        if not self._release_waits:
-            self._records.release(min(needed, self._promise_record))
+        needed = self._needed()
+        self._release_waits = needed is None
+        if needed is not None:
+            self._records.release(needed)
+
+    def _needed(self) -> int | None:
+        """The oldest record that is needed; None while the one that replaces it is not synced."""
+        oldest = self.history.oldest_record or self._anchor
+        return min(oldest, self._promise_record) if oldest <= self._records.synced else None
 
     async def unpin(self) -> bool:
         """Release the last message too, after recording the position anew; durable on return.
@@ -217,7 +222,9 @@ class Copy:
         self._append_base(history.end)
         history.settle()
         await self._records.wait()
-        self._release_records()
+        needed = self._needed()
+        if needed is not None:
+            await self._records.release_now(needed)
         return True
 
     async def restart(self, base: Link, *, container_epoch: int) -> None:

@@ -90,6 +90,8 @@ class Records:
         self._synced = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._release_to = 0
+        """The last record that shall be released."""
+        self._released = 0
         self._releasing = False
         self.failure: AnabranchError | None = None
 
@@ -108,7 +110,7 @@ class Records:
 
         view = self._view = await until_written(self._local, open_view)
         oldest = log.oldest_sequence(self._container)
-        self._last = self._synced = self._release_to = max(0, oldest - 1)
+        self._last = self._synced = self._release_to = self._released = max(0, oldest - 1)
         size = 0
         async for frame in view.replay(self._last):
             self._last = self._synced = frame.first_sequence
@@ -242,24 +244,33 @@ class Records:
             yield frame.first_sequence, frame.payload
 
     def release(self, below: int) -> None:
-        """Let the local log forget the records below this one, which must be synced."""
+        """Let the local log forget the records below this one, soon; it must be synced."""
+        self._forget(below)
+        if self._released < self._release_to and not self._releasing and self.failure is None:
+            self._releasing = True
+            self._local.spawn(self._release_soon())
+
+    async def release_now(self, below: int) -> None:
+        """Like `release`; on return the local log has forgotten them. Raises its errors."""
+        self._forget(below)
+        await self._release()
+
+    def _forget(self, below: int) -> None:
         assert below <= self._synced, "a copy would be empty after a crash"
-        if below - 1 <= self._release_to:
-            return
         for number in range(self._release_to + 1, below):
             self._addresses.pop(number, None)
-        self._release_to = below - 1
-        if not self._releasing and self.failure is None:
-            self._releasing = True
-            self._local.spawn(self._release())
+        self._release_to = max(self._release_to, below - 1)
 
     async def _release(self) -> None:
-        released = 0
+        while self._released < self._release_to and self.failure is None:
+            assert self._view is not None
+            through = self._release_to
+            await self._view.release(through)
+            self._released = through
+
+    async def _release_soon(self) -> None:
         try:
-            while released < self._release_to and self.failure is None:
-                assert self._view is not None
-                released = self._release_to
-                await self._view.release(released)
+            await self._release()
         except AnabranchError as error:
             _log.warning(
                 "records of a copy were not released, a later release does it",
