@@ -177,3 +177,51 @@ class CopyHost(Protocol):
     ) -> None: ...
 
     def lost(self, caller: CopyCaller) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFacts:
+    """A follower as its leader sees it. `copy_id`: "" while no copy is connected.
+
+    `lag_bytes`: messages that it has not acknowledged. `lag_ms`: the age of the oldest of these, or
+    the time since the copy was last up to date.
+    """
+
+    node_id: str
+    copy_id: str
+    in_sync: bool
+    connected: bool
+    lag_bytes: int
+    lag_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationFacts:
+    """The replication of a log, as its leader sees it. `isr`: the confirmed members."""
+
+    container: int
+    container_epoch: int
+    leader: LogCopy
+    isr: frozenset[LogCopy]
+    isr_min: int
+    followers: tuple[FollowerFacts, ...]
+
+
+class ReplicatedLogs(Protocol):
+    """The calls of a log of replicated containers beside those of `DurableDataLog`."""
+
+    def continue_above(self, container: int, applied_sequence: int) -> None:
+        """Tier 2 has the container's operations up to here; call it before `open_log`.
+
+        If the copy that leads lacks some of them, because an operator had it elected, the log goes
+        on above them.
+        """
+        ...
+
+    def replicas_changed(self, container: int, container_epoch: int, replicas: Replicas) -> None:
+        """The placement names these replicas under this epoch; others leave the ISR."""
+        ...
+
+    def describe(self, container: int) -> ReplicationFacts | None:
+        """The replication of a log that this store leads; None for others."""
+        ...

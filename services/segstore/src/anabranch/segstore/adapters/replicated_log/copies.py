@@ -107,6 +107,10 @@ class Copies:
         async with self._change(container):
             await self._remove(container)
 
+    def promised(self, container: int) -> int:
+        """The highest container epoch that this process knows to be promised; 0 without one."""
+        return self._highest(container)
+
     @asynccontextmanager
     async def _change(self, container: int) -> AsyncIterator[None]:
         """Wait until no other change of the container's copy is under way. Raises Unavailable."""

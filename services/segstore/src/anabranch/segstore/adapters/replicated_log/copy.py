@@ -14,10 +14,16 @@ a crash the copy therefore has the history of some moment, no older than the las
 The leader of the log uses the same copy as its own, and is notified by `lead` when it must end.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from anabranch.common.errors import AnabranchError, CorruptJournal, Deposed, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptJournal,
+    Deposed,
+    ObjectNotFound,
+    Unavailable,
+)
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.records import Local, Records
 from anabranch.segstore.domain.log.replica.history import (
@@ -209,6 +215,19 @@ class Copy:
             await self._records.release_now(needed)
         return True
 
+    async def restart(self, base: Link, *, container_epoch: int) -> None:
+        """Go on behind `base`, which names the last message with another last operation, because
+        tier 2 has everything up to there. Durable on return. Raises the errors of `rewind`."""
+        self.check(container_epoch)
+        await self._idle()
+        self.check(container_epoch)
+        assert position_of(base) == position_of(self.history.end), "behind the last message"
+        self._append_base(base)
+        self.history = History(base)
+        self._released = max(self._released, base.last_sequence)
+        await self._records.wait()
+        self._release_records()
+
     async def _idle(self) -> None:
         while not self._records.idle or self.failure is not None:
             await self._records.wait()
@@ -245,6 +264,27 @@ class Copy:
         """The message's payload; otherwise like `read`."""
         data = await self._records.read(counted.record)
         return bytes(self._verified(data, counted))
+
+    async def read_payloads(
+        self, wanted: Sequence[Counted]
+    ) -> AsyncIterator[tuple[Counted, bytes]]:
+        """The payloads of synced messages of the history, which are in order; blocks commits.
+
+        Raises the errors of `read`.
+        """
+        if not wanted:
+            return
+        waiting = iter(wanted)
+        found = next(waiting)
+        async for number, data in self._records.read_from(found.record):
+            if number != found.record:
+                continue
+            yield found, bytes(self._verified(data, found))
+            following = next(waiting, None)
+            if following is None:
+                return
+            found = following
+        raise ObjectNotFound("the record was released", record=found.record)
 
     def _verified(self, data: bytes, counted: Counted) -> memoryview:
         message, payload = decode_message(data, self.seed, counted.record)
