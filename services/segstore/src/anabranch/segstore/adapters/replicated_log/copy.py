@@ -34,7 +34,7 @@ from anabranch.segstore.domain.log.replica.history import (
     position_of,
     replayed,
 )
-from anabranch.segstore.domain.log.replica.names import parse_copy_name as parse_copy_name
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from anabranch.segstore.domain.log.replica.records import (
     decode_record,
     encode_base,
