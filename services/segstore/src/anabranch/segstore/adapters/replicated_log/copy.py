@@ -4,20 +4,26 @@
               sync; `synced` is the last position that is durable
     promise   refuses lower container epochs from the call on, and returns when that is durable
     rewind    forgets messages, by a record that voids them after a restart, too
-    release   lets the local log forget what tier 2 has; the last message stays
+    release   lets the local log forget messages that tier 2 has; the last one stays
     unpin     records the last position anew, and releases the last message as well
 
 Every change of the history happens in one step with the append of its record, so a caller that is
 cancelled leaves nothing half done; the waits only wait. The records become durable in order. After
-a crash the history is therefore that of some moment after the last one that was reported.
+a crash the copy therefore has the history of some moment, no older than the last report.
 
 The leader of the log uses the same copy as its own, and is notified by `lead` when it must end.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from anabranch.common.errors import AnabranchError, CorruptJournal, Deposed, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptJournal,
+    Deposed,
+    ObjectNotFound,
+    Unavailable,
+)
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.records import Local, Records
 from anabranch.segstore.domain.log.replica.history import (
@@ -28,6 +34,7 @@ from anabranch.segstore.domain.log.replica.history import (
     position_of,
     replayed,
 )
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from anabranch.segstore.domain.log.replica.records import (
     decode_record,
     encode_base,
@@ -41,20 +48,7 @@ from anabranch.segstore.domain.log.stream.messages import (
     log_seed,
 )
 
-SEPARATOR = "."
-
 OnEnd = Callable[[AnabranchError], None]
-
-
-def copy_name(log_id: str, copy_id: str) -> str:
-    """The id of a copy in the local log's list."""
-    return f"{log_id}{SEPARATOR}{copy_id}"
-
-
-def parse_copy_name(name: str) -> tuple[str, str] | None:
-    """(log id, copy id); None if the name is that of a log that is not replicated."""
-    log_id, separator, copy_id = name.rpartition(SEPARATOR)
-    return (log_id, copy_id) if separator else None
 
 
 class Copy:
@@ -271,6 +265,27 @@ class Copy:
         data = await self._records.read(counted.record)
         return bytes(self._verified(data, counted))
 
+    async def read_payloads(
+        self, wanted: Sequence[Counted]
+    ) -> AsyncIterator[tuple[Counted, bytes]]:
+        """The payloads of synced messages of the history, which are in order; blocks commits.
+
+        Raises the errors of `read`.
+        """
+        if not wanted:
+            return
+        waiting = iter(wanted)
+        found = next(waiting)
+        async for number, data in self._records.read_from(found.record):
+            if number != found.record:
+                continue
+            yield found, bytes(self._verified(data, found))
+            following = next(waiting, None)
+            if following is None:
+                return
+            found = following
+        raise ObjectNotFound("the record was released", record=found.record)
+
     def _verified(self, data: bytes, counted: Counted) -> memoryview:
         message, payload = decode_message(data, self.seed, counted.record)
         if message.crc != counted.link.crc:
@@ -283,7 +298,7 @@ class Copy:
     # --- opening ------------------------------------------------------------------------------
 
     def restored(self, promised: int, anchor: int, promise_record: int) -> None:
-        """Take over what the records show, at open."""
+        """Note the facts that the records show, at open."""
         self.promised = promised
         self._anchor = anchor
         self._promise_record = promise_record
