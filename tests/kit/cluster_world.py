@@ -3,6 +3,8 @@
 What a store does with a container is not simulated: whatever is placed on a live store is open
 there a moment later, under the next container epoch. A store with a shared log notices the end of
 its session by its next beat: it closes its containers and begins another session.
+
+Stores with replicated logs keep copies (`kit.replicated_stores`).
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from anabranch.common.eventsourcing.beats import BEAT_S, Beats
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
     JETSTREAM,
+    REPLICATED,
     WAITING_FOR_OPERATOR,
     ControllerRecord,
     Endpoint,
@@ -33,17 +36,23 @@ from anabranch.common.model.cluster import (
 from anabranch.common.model.joining import join_proof
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.drains import Drains
+from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
+from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.placement_actions import Replication
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
+from kit.candidates import KnownCopies
 from kit.cut_off import Line, ThroughLine
 from kit.loud import loud
+from kit.replicated_stores import open_replicated, synced
 from kit.virtual_time import VirtualClock, run_virtual
 
 SETTLE_S = 3.0
 LEASE_S = 2.25
 OPEN_S = 0.2
+SHARED = (JETSTREAM, REPLICATED)
 
 
 class _Leads:
@@ -64,6 +73,7 @@ class RunningController:
     placements: Placements
     balancer: Balancer
     drains: Drains
+    changes: PlacementChanges
     line: Line
     placed_line: Line
     """The way to the placements alone."""
@@ -97,7 +107,7 @@ class RunningStore:
     async def stop(self) -> None:
         await self.kill()
         last_word = replace(self.node, stopped=True)
-        if self.node.journal_id == JETSTREAM:
+        if self.node.journal_id in SHARED:
             await self.rewrite(last_word)
         else:
             await self.beats.end(node_to_bytes(last_word))
@@ -115,6 +125,10 @@ class ClusterWorld:
     placed: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
     join_token: str = ""
     """The token of the controllers."""
+    replication: Replication = field(default_factory=Replication)
+    copies: KnownCopies = field(default_factory=KnownCopies)
+    """The copies of stores with replicated logs."""
+    stores: "dict[str, RunningStore]" = field(default_factory=dict)
     sessions: int = 0
     took_s: list[float] = field(default_factory=list)
     """From the judgement of a store to the opening of a container elsewhere, as measured."""
@@ -124,6 +138,13 @@ class ClusterWorld:
     def __post_init__(self) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self._tasks: list[asyncio.Task[None]] = []
+        self.copies.check = self._check_runs
+
+    def _check_runs(self, name: str) -> None:
+        """Raises Unavailable if no such store answers."""
+        store = self.stores.get(name)
+        if store is None or store.task.done() or store.line.cut:
+            raise Unavailable("the store does not answer", store=name)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         task = self.group.create_task(work)
@@ -162,14 +183,21 @@ class ClusterWorld:
         placements = Placements(
             members, placed, self.container_count, clock, containment=loud(clock)
         )
+        elections = Elections(placed, members, self.copies, clock)
+        changes = PlacementChanges(
+            placed, placements, elections, clock,
+            container_count=self.container_count, replication=self.replication,
+        )  # fmt: skip
         balancer = Balancer(
             placed,
             placements,
             members,
             _Leads() if leads else leadership,
             drains,
+            elections,
             container_count=self.container_count,
             settle_s=SETTLE_S,
+            replication=self.replication,
             clock=clock,
             containment=loud(clock),
             measure=self.took_s.append,
@@ -185,7 +213,7 @@ class ClusterWorld:
 
         task = self._spawn(run())
         return RunningController(
-            members, leadership, placements, balancer, drains, line, placed_line, task
+            members, leadership, placements, balancer, drains, changes, line, placed_line, task
         )
 
     def start_store(
@@ -193,7 +221,7 @@ class ClusterWorld:
     ) -> RunningStore:
         line = Line()
         session = self._session()
-        lease_s = LEASE_S if log == JETSTREAM else 0.0
+        lease_s = LEASE_S if log in SHARED else 0.0
         node = NodeRecord(
             name, Endpoint("127.0.0.1", 1), log, session, lease_s=lease_s, rack=rack,
             proof=join_proof(token, name, session),
@@ -209,12 +237,13 @@ class ClusterWorld:
 
         async def run() -> None:
             async with asyncio.TaskGroup() as group:
-                shared = node.journal_id == JETSTREAM
+                shared = node.journal_id in SHARED
                 group.create_task(self._beat(store) if shared else beats.run())
                 group.create_task(self._obey(store))
 
         task = self._spawn(run())
         store = RunningStore(node, beats, line, task, partial(self._rewrite, name))
+        self.stores[name] = store
         return store
 
     async def _beat(self, store: RunningStore) -> None:
@@ -251,12 +280,40 @@ class ClusterWorld:
                     continue
                 mine = store.opened.get(found.container) == found.container_epoch
                 reopened = bool(found.log_home) and not mine
-                waits = found.state in WAITING_FOR_OPERATOR or found.state is PlacementState.FAILED
+                waits = found.state in WAITING_FOR_OPERATOR or found.state in (
+                    PlacementState.FAILED, PlacementState.ELECTING,
+                )  # fmt: skip
+                if mine and found.log_home == REPLICATED:
+                    await self._sync(found)
                 if (found.target or not found.log_id or reopened) and not waits:
                     await self._open_or_release(store, found)
             await self.clock.sleep(OPEN_S)
 
+    async def _sync(self, found: Placement) -> None:
+        """Have the leader's ISR be the live replicas."""
+        alive = [name for name in found.replicas if self._runs(name)]
+        isr = synced(self.copies, found, alive)
+        if found.state is PlacementState.OPEN and isr != found.isr:
+            epoch = found.container_epoch
+            await self.change(
+                found.container,
+                lambda now: replace(now, isr=isr) if now.container_epoch == epoch else now,
+            )
+
+    def _runs(self, name: str) -> bool:
+        try:
+            self._check_runs(name)
+        except Unavailable:
+            return False
+        return True
+
     async def _open_or_release(self, store: RunningStore, found: Placement) -> None:
+        if store.node.journal_id == REPLICATED and not (found.target and not found.isr):
+            if not found.target:
+                store.opened[found.container] = found.container_epoch + 1
+            node = store.node.node_id
+            await self.change(found.container, lambda now: open_replicated(self.copies, now, node))
+            return
         log_home = JETSTREAM if store.node.journal_id == JETSTREAM else ""
         if not found.target and log_home:
             store.opened[found.container] = found.container_epoch + 1

@@ -3,6 +3,7 @@
 from typing import Any, NoReturn
 
 from anabranch.common.contracts import queries
+from anabranch.common.contracts.container_queries import PlacementChange
 from anabranch.common.errors import InvalidRequest, Unavailable
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.ports import EventStore
@@ -94,7 +95,7 @@ async def _no_length(segment: str) -> int:
     raise Unavailable("this controller reaches no segment stores", segment=segment)
 
 
-async def _not_here(_change: queries.PlacementChange) -> queries.ContainerDescription:
+async def _not_here(_change: PlacementChange) -> queries.ContainerDescription:
     raise InvalidRequest("this controller changes no placements")
 
 

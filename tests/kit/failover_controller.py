@@ -7,19 +7,30 @@ from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.drains import Drains
+from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.ports import Candidates
+from kit.candidates import NoCandidates
 from kit.failover_services import Services
 from kit.loud import loud
 
 SETTLE_S = 3.0
+NOT_REPLICATED = Replication()
 
 
 class ControllerProcess:
     """One life of a controller."""
 
-    def __init__(self, services: Services, name: str, rate: float) -> None:
+    def __init__(
+        self,
+        services: Services,
+        name: str,
+        rate: float,
+        replication: Replication = NOT_REPLICATED,
+    ) -> None:
         process = self.process = services.processes.new(name, rate)
         self.ways = services.ways_of(process)
         ids, clock = SeededIds(services.next_number()), process.clock
@@ -44,12 +55,18 @@ class ControllerProcess:
             self.members,
             self.leadership,
             self.drains,
+            Elections(placed, self.members, self._candidates(), clock),
             container_count=services.container_count,
             settle_s=SETTLE_S,
+            replication=replication,
             clock=clock,
             containment=loud(clock),
         )
         process.start(self._run())
+
+    def _candidates(self) -> Candidates:
+        """How it reaches the stores' copies. Other simulations have stores with copies."""
+        return NoCandidates()
 
     async def _run(self) -> None:
         parts = (self.members, self.leadership, self.placements, self.drains, self.balancer)

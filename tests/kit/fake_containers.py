@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from anabranch.common.contracts import container_queries as c
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.container_queries import ContainerExplained, ExplainContainer
@@ -15,10 +16,12 @@ QUERIES: dict[str, type[q.Query]] = {
     "list_containers": q.ListContainers,
     "list_nodes": q.ListNodes,
     "explain_container": ExplainContainer,
-    "move_container": q.MoveContainer,
-    "abandon_tail": q.AbandonTail,
-    "enable_container": q.EnableContainer,
-    "unpin_container": q.UnpinContainer,
+    "move_container": c.MoveContainer,
+    "abandon_tail": c.AbandonTail,
+    "enable_container": c.EnableContainer,
+    "unpin_container": c.UnpinContainer,
+    "set_container_replicas": c.SetContainerReplicas,
+    "elect_leader": c.ElectLeader,
     "drain_store": q.DrainStore,
     "undrain_store": q.UndrainStore,
 }
@@ -36,7 +39,14 @@ def answer(fake: "FakeController", query: q.Query) -> Contract:
             return _explained(fake, query)
         case q.DrainStore() | q.UndrainStore():
             return _drained(fake, query)
-        case q.MoveContainer() | q.AbandonTail() | q.EnableContainer() | q.UnpinContainer():
+        case (
+            c.MoveContainer()
+            | c.AbandonTail()
+            | c.EnableContainer()
+            | c.UnpinContainer()
+            | c.SetContainerReplicas()
+            | c.ElectLeader()
+        ):
             return _changed(fake, query)
     raise AssertionError(query)
 
@@ -89,13 +99,17 @@ def _drained(fake: "FakeController", change: q.DrainChange) -> q.StoreDrained:
     return q.StoreDrained(node=node)
 
 
-def _changed(fake: "FakeController", change: q.PlacementChange) -> q.ContainerPlaced:
+def _changed(fake: "FakeController", change: c.PlacementChange) -> c.ContainerPlaced:
     """Stores obey at once."""
     fake.changes.append(change)
-    if isinstance(change, q.MoveContainer | q.AbandonTail):
+    if isinstance(change, c.MoveContainer | c.AbandonTail):
         _require(change.node_id)
         fake.placed[change.container] = change.node_id
-    return q.ContainerPlaced(container=listed(fake).containers[change.container])
+    if isinstance(change, c.SetContainerReplicas):
+        for node in change.replicas:
+            _require(node)
+        fake.placed[change.container] = change.replicas[0]
+    return c.ContainerPlaced(container=listed(fake).containers[change.container])
 
 
 def _require(node: str) -> None:

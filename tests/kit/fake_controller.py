@@ -27,6 +27,7 @@ from anabranch.common.contracts.commands import (
     SealStream,
     TruncateStream,
 )
+from anabranch.common.contracts.container_queries import PlacementChange
 from anabranch.common.contracts.scaling import ExplainScaling
 from anabranch.common.errors import (
     AnabranchError,
@@ -94,7 +95,7 @@ class FakeController:
     """Containers that were moved → to which of `NODES`."""
     drained: set[str] = field(default_factory=set)
     """Which of `NODES` are drained."""
-    changes: list[q.PlacementChange] = field(default_factory=list)
+    changes: list[PlacementChange] = field(default_factory=list)
     now_ms: int = 1_700_000_000_000
 
     def __post_init__(self) -> None:

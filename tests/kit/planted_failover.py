@@ -8,7 +8,9 @@ from anabranch.common.errors import SessionOver
 from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.domain import placement
-from anabranch.controller.domain.placement import StoreView
+from anabranch.controller.domain.placement_actions import (
+    StoreView,
+)
 from anabranch.segstore.shell.container.lease import SessionLease
 from anabranch.segstore.shell.node.session import StoreSession
 

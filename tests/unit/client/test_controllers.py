@@ -51,6 +51,7 @@ def test_what_changes_something_is_an_action() -> None:
     """All of them; look at this list when there is another one."""
     assert control.ACTIONS.keys() == {
         "move_container", "abandon_tail", "enable_container", "unpin_container", "drain_store",
+            "set_container_replicas", "elect_leader",
         "undrain_store", "confirm_losses",
         "redrive_parked", "drop_parked", "note_time", "remove_writer", "begin_transaction",
         "resume_transaction", "add_transaction_part", "ping_transactions", "commit_transaction",

@@ -13,6 +13,7 @@ from anabranch.client.wire.read_tokens import (
 )
 from anabranch.common.contracts import membership, queries, reader_groups, stream_queries
 from anabranch.common.contracts.base import ReadToken
+from anabranch.common.contracts.container_queries import MoveContainer
 from anabranch.common.contracts.operation_queries import ListOperations
 from anabranch.common.contracts.queries import OperationFound
 from anabranch.common.contracts.tables import DescribeKeyValueTable, ListTables
@@ -103,7 +104,7 @@ def test_queries_about_more_than_one_thing_read_all_shards() -> None:
 
 
 def test_who_serves_and_who_is_alive_follows_from_no_domain_event() -> None:
-    move = queries.MoveContainer(container=1, node_id="n")
+    move = MoveContainer(container=1, node_id="n")
     for query in (queries.ListNodes(), move, membership.ShowCluster()):
         assert shards_read_by(query) == ()
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.controller.domain.placement import (
+from anabranch.controller.domain.placement import assign
+from anabranch.controller.domain.placement_actions import (
     Create,
     Move,
     Retarget,
     StoreView,
-    assign,
 )
 from anabranch.controller.domain.placement_changes import placed_elsewhere
 

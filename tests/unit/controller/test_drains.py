@@ -8,7 +8,9 @@ from anabranch.common.errors import Corrupt, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.drains import Drains
-from anabranch.controller.domain.placement import StoreView
+from anabranch.controller.domain.placement_actions import (
+    StoreView,
+)
 
 KNOWN = ("a", "b", "c")
 

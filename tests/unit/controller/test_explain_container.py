@@ -8,7 +8,10 @@ import pytest
 from anabranch.common.model.cluster import JETSTREAM, Placement, PlacementState
 from anabranch.controller.domain.explaining import Situation, StoreFacts, explain
 from anabranch.controller.domain.liveness import Hold, Kind, Member
-from anabranch.controller.domain.placement import StoreView, assign
+from anabranch.controller.domain.placement import assign
+from anabranch.controller.domain.placement_actions import (
+    StoreView,
+)
 
 SHARED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, log_home=JETSTREAM)
 BOUND = replace(SHARED, log_home="")

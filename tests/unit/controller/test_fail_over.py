@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.model.cluster import JETSTREAM, Placement, PlacementState, VoidLogs
-from anabranch.controller.domain.placement import (
+from anabranch.controller.domain.placement import assign
+from anabranch.controller.domain.placement_actions import (
     Create,
     EndSession,
     FailOver,
     Move,
     Retarget,
     StoreView,
-    assign,
 )
 from anabranch.controller.domain.placement_changes import failed_over, placed_elsewhere
 
@@ -96,6 +96,7 @@ def test_no_decision_breaks_a_rule(world: Worlds, *, settled: bool) -> None:
             assert not view.stopped
             assert any(p.owner == action.store and p.log_home for p in placements.values())
             continue
+        assert isinstance(action, Create | Retarget | Move | FailOver), "no log is replicated"
         found = placements.get(action.container)
         to_itself = found is not None and action.store == found.owner
         assert to_itself or stores[action.store].live

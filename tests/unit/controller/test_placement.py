@@ -20,10 +20,12 @@ from anabranch.common.errors import Corrupt, FormatTooNew, InvalidSetting
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import (
     JETSTREAM,
+    REPLICATED,
     Abandonment,
     ControllerRecord,
     Endpoint,
     LeaderRecord,
+    LogCopy,
     NodeRecord,
     Placement,
     PlacementState,
@@ -116,6 +118,9 @@ def test_records_survive_being_stored() -> None:
     assert placement_from_bytes(placement_to_bytes(pinned)) == pinned
     shared = replace(placement, log_home=JETSTREAM)
     assert placement_from_bytes(placement_to_bytes(shared)) == shared
+    isr = (LogCopy("a", "1"), LogCopy("b", "2"))
+    led = replace(placement, log_home=REPLICATED, isr=isr, isr_min=2, wanted=("a", "c"))
+    assert placement_from_bytes(placement_to_bytes(led)) == led
     node = replace(
         NODE, session="s", beat=7, stopped=True, over=True, lease_s=2.25, rack="r", proof="p"
     )
@@ -147,12 +152,12 @@ def test_the_stored_forms_are_these() -> None:
     assert node_to_bytes(NODE) == (
         b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
         b'"journal_id":"journal-1","session":"","beat":0,"stopped":false,"over":false,'
-        b'"lease_s":0.0,"rack":"","proof":""}'
+        b'"lease_s":0.0,"rack":"","proof":"","peer_host":"","peer_port":0}'
     )
     assert placement_to_bytes(Placement(0, ("n",))) == (
-        b'{"schema_number":4,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
+        b'{"schema_number":5,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'
         b'"state":"assigned","restarts":0,"reason":"","target":"","previous_log":"","void":null,'
-        b'"abandoned":null,"pinned":false,"log_home":""}'
+        b'"abandoned":null,"pinned":false,"log_home":"","isr":[],"isr_min":0,"wanted":[]}'
     )
 
 
@@ -164,7 +169,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 def test_records_of_a_newer_release_are_refused_by_name() -> None:
     with pytest.raises(FormatTooNew):
-        placement_from_bytes(b'{"schema_number":5}')
+        placement_from_bytes(b'{"schema_number":6}')
 
 
 async def test_the_constants_never_change() -> None:

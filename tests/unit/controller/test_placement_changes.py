@@ -10,7 +10,7 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.contracts.queries import (
+from anabranch.common.contracts.container_queries import (
     AbandonTail,
     EnableContainer,
     MoveContainer,
@@ -30,9 +30,12 @@ from anabranch.common.model.cluster import (
     VoidLogs,
 )
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.domain.placement_actions import Replication
 from anabranch.controller.domain.placement_changes import abandon, enable, move, unpin
+from kit.candidates import KnownCopies
 from kit.known_stores import StoresKnown
 from kit.loud import loud
 
@@ -123,6 +126,16 @@ class RacingStore(InMemoryObjectStore):
         return await super().update(key, value, revision)
 
 
+class NoSessionIsOver:
+    """`Sessions` of stores that all live."""
+
+    def is_down(self, store: str) -> bool:
+        return False
+
+    async def is_still_over(self, store: str) -> bool:
+        return False
+
+
 class Desk:
     """A controller that knows the nodes, over stored placements."""
 
@@ -131,7 +144,11 @@ class Desk:
         self.known = Placements(
             StoresKnown(NODES), self.objects, 4, SystemClock(), containment=loud()
         )
-        self.changes = PlacementChanges(self.objects, self.known, 4, SystemClock())
+        self.elections = Elections(self.objects, NoSessionIsOver(), KnownCopies(), SystemClock())
+        self.changes = PlacementChanges(
+            self.objects, self.known, self.elections, SystemClock(),
+            container_count=4, replication=Replication(3),
+        )  # fmt: skip
 
     async def begin(self) -> None:
         await self.objects.create(placement_key(3), placement_to_bytes(SERVED))

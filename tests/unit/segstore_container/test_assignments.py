@@ -31,7 +31,7 @@ class SlowKeeper:
     started = 0
     at_work = 0
 
-    def note_target(self, target: str) -> None:
+    def note_target(self, target: str, *, in_sync: bool = False) -> None:
         return
 
     def note_epoch(self, container_epoch: int) -> None:

@@ -14,6 +14,7 @@ from anabranch.common.contracts.cluster import (
 from anabranch.common.errors import (
     AnabranchError,
     CorruptChunk,
+    CorruptJournal,
     Deposed,
     DiskFailed,
     LogNotHere,
@@ -21,6 +22,7 @@ from anabranch.common.errors import (
     NoRoom,
     OutcomeUnknown,
     RevisionConflict,
+    TierTwoNotHere,
     Unavailable,
     WrongHost,
 )
@@ -61,6 +63,26 @@ def test_what_follows_a_failure(
     error: AnabranchError, restarts: int, served_s: float, expected: Restart | Stay
 ) -> None:
     assert after_failure(error, restarts, served_s) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "restarts", "served_s", "expected"),
+    [
+        (LogNotHere("x"), 0, 0.0, Stay(1, PlacementState.ELECTING)),
+        (CorruptJournal("x"), 0, 0.0, Stay(1, PlacementState.ELECTING)),
+        (CorruptJournal("x"), RESTARTS_MAX - 1, 0.0, Stay(RESTARTS_MAX, PlacementState.ELECTING)),
+        (CorruptJournal("x"), RESTARTS_MAX, 0.0, Stay(RESTARTS_MAX, PlacementState.OFFLINE)),
+        (LogNotHere("x"), RESTARTS_MAX, SERVED_WELL_S, Stay(1, PlacementState.ELECTING)),
+        (CorruptChunk("x"), 0, 0.0, Stay(0, PlacementState.OFFLINE)),
+        (TierTwoNotHere("x"), 0, 0.0, Stay(0, PlacementState.OFFLINE)),
+        (Unavailable("x"), 99, 0.0, Restart(100)),
+        (DiskFailed("x"), 1, 0.0, Restart(2)),
+    ],
+)
+def test_a_store_without_a_whole_copy_of_a_replicated_log_asks_for_an_election(
+    error: AnabranchError, restarts: int, served_s: float, expected: Restart | Stay
+) -> None:
+    assert after_failure(error, restarts, served_s, replicated=True) == expected
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,12 @@ class RetentionCounts:
 class FailOverCounts:
     """Counts of fail-overs since the start of the process.
 
-    `fail_overs` count by reason: the store is `dead`, or the container `failed` on it.
+    `fail_overs` count by reason: the store is `dead`, or the container `failed` on it. `elections`
+    count those with a winner, which may be the former leader.
     """
 
     sessions_ended: int = 0
+    elections: int = 0
     fail_overs: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
 

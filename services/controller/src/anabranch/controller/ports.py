@@ -10,6 +10,7 @@ from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import StreamCut
 from anabranch.common.wire.messages import Stamp
+from anabranch.controller.domain.election import Promised
 from anabranch.controller.domain.parking import ParkedCommand
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream.commits import Outcome
@@ -23,6 +24,20 @@ from anabranch.controller.domain.writer_times import (
     Noted,
     NotedStream,
 )
+
+
+class Candidates(Protocol):
+    """The stores that may have copies of a replicated log."""
+
+    async def promise(
+        self, node_id: str, container: int, log_id: str, container_epoch: int
+    ) -> Promised:
+        """Have the store refuse lower container epochs, durably, and tell the end of its copy.
+
+        Ends within `PROMISE_S_MAX`; may be repeated. Raises Deposed (it promised a higher epoch),
+        Unavailable, and other errors of the store.
+        """
+        ...
 
 
 class SegmentBounds(NamedTuple):

@@ -15,6 +15,7 @@ from anabranch.controller.domain.durability import ReplicaSetting
 from anabranch.controller.domain.policies.profile import FAST, PROFILES, HotRule, Profile
 
 CONTAINER_COUNT_MAX = 1024
+REPLICATION_MAX = 7
 
 
 class ScalingOptions(BaseModel):
@@ -91,6 +92,12 @@ class Settings(NatsSettings):
     placement_settle_s: float = Field(default=3.0, ge=0, le=3600)
     """How long the set of live segment stores must be unchanged before the leader moves containers
     to balance them."""
+    replication: int = Field(default=1, ge=1, le=REPLICATION_MAX)
+    """How many segment stores replicate the log of a container, if the stores have replicated
+    logs. It applies to containers that have no replicas yet."""
+    isr_min: int = Field(default=0, ge=0, le=REPLICATION_MAX)
+    """The fewest in-sync copies of a replicated log with which events are acknowledged. 0: more
+    than half of the replicas."""
     accept_rewound: bool = False
     """Start although a shard has lost messages that controllers had read. Set it only if these
     messages are lost for good, and unset it afterwards."""
@@ -118,6 +125,12 @@ class Settings(NatsSettings):
         """The timings of auto-scaling; None: auto-scaling is off."""
         profile = PROFILES.get(self.scaling)
         return None if profile is None else self.scaling_options.changed(profile)
+
+    @model_validator(mode="after")
+    def _check_replication(self) -> Self:
+        if self.isr_min > self.replication:
+            raise ValueError("isr_min is more than replication, so no event would be acknowledged")
+        return self
 
     @model_validator(mode="after")
     def _check_scaling(self) -> Self:

@@ -4,15 +4,18 @@ from collections.abc import AsyncIterator
 
 from anabranch.client.admin.tier2_flush import list_containers
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
-from anabranch.common.contracts.container_queries import ContainerExplained, ExplainContainer
-from anabranch.common.contracts.queries import (
+from anabranch.common.contracts.container_queries import (
     AbandonTail,
-    ContainerDescription,
+    ContainerExplained,
     ContainerPlaced,
     EnableContainer,
+    ExplainContainer,
     MoveContainer,
-    Query,
     UnpinContainer,
+)
+from anabranch.common.contracts.queries import (
+    ContainerDescription,
+    Query,
 )
 
 

@@ -54,6 +54,8 @@ NEVER_HEDGED = frozenset(
         "abandon_tail",
         "enable_container",
         "unpin_container",
+        "set_container_replicas",
+        "elect_leader",
         "drain_store",
         "undrain_store",
         "confirm_losses",

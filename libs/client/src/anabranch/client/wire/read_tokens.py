@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from anabranch.common.contracts import membership, queries
+from anabranch.common.contracts import container_queries, membership, queries
 from anabranch.common.contracts.base import Contract, ReadToken
 from anabranch.common.contracts.container_queries import ExplainContainer
 from anabranch.common.contracts.parked import ChangeParked, ListParked
@@ -27,7 +27,7 @@ _OUTSIDE = (
     queries.Locate,
     queries.ListContainers,
     queries.ListNodes,
-    queries.PlacementChange,
+    container_queries.PlacementChange,
     queries.DrainChange,
     ExplainContainer,
     membership.ListControllers,

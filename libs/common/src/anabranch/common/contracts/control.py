@@ -40,7 +40,14 @@ _READING: tuple[ModuleType, ...] = (
     watermarks,
     transactions,
 )
-_CHANGING: tuple[ModuleType, ...] = (queries, parked, membership, writer_times, transactions)
+_CHANGING: tuple[ModuleType, ...] = (
+    queries,
+    container_queries,
+    parked,
+    membership,
+    writer_times,
+    transactions,
+)
 
 Registry = Mapping[str, Question]
 

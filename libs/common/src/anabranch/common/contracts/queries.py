@@ -234,8 +234,11 @@ class ContainerDescription(Contract):
 
     container: int
     """The number of the container, from 0."""
-    state: Literal["unassigned", "assigned", "open", "failed", "disabled", "offline", "unavailable"]
-    """Only an open container serves. `unavailable`: its store is down."""
+    state: Literal[
+        "unassigned", "assigned", "electing", "open", "failed", "disabled", "offline", "unavailable"
+    ]
+    """Only an open container serves. `unavailable`: its store is down. `electing`: a controller
+    looks for the replica that leads its log."""
     container_epoch: int = 0
     """Grows with every opening; stores refuse requests with an older epoch."""
     node_id: str = ""
@@ -262,6 +265,14 @@ class ContainerDescription(Contract):
     lease: Literal["", "held", "lapsed"] = ""
     """Whether its store may answer reads of it: by the last beat of the store that the controller
     saw. Empty for a container that needs no lease."""
+    replicas: tuple[str, ...] = ()
+    """The stores that replicate its log, the leader first; empty for a log of another kind."""
+    isr: tuple[str, ...] = ()
+    """The stores whose copies of the log have every acknowledged event."""
+    isr_min: int = 0
+    """The fewest of these with which events are acknowledged."""
+    wanted: tuple[str, ...] = ()
+    """The replicas that an operator asked for, until these are the replicas."""
 
 
 class ContainerList(Contract):
@@ -295,6 +306,8 @@ class NodeDescription(Contract):
     """The number of containers placed on it."""
     containers_open: int = 0
     """The number of containers that it has open."""
+    containers_followed: int = 0
+    """The number of containers whose logs it replicates without leading them."""
     rack: str = ""
     """The failure domain of its machine; empty: unknown."""
     log: str = "journal"
@@ -312,39 +325,6 @@ class NodeList(Contract):
     ok: Literal[True] = True
     nodes: tuple[NodeDescription, ...]
     """Sorted by node id."""
-
-
-class MoveContainer(Query):
-    """→ ContainerPlaced. Moves the container to the node; while it moves, `target` is the node.
-
-    The container stays there until it is unpinned, however uneven the stores' loads are. This and
-    the next three change a placement at once, by compare-and-set. All may be repeated.
-    """
-
-    container: int
-    node_id: str
-
-
-class AbandonTail(Query):
-    """→ ContainerPlaced. Gives the container to the node although its log is on another store.
-
-    Data that its former store acknowledged and did not move to tier 2 is lost.
-    """
-
-    container: int
-    node_id: str
-
-
-class EnableContainer(Query):
-    """→ ContainerPlaced. Has its store open a disabled or offline container again."""
-
-    container: int
-
-
-class UnpinContainer(Query):
-    """→ ContainerPlaced. Lets the leader balance the container again."""
-
-    container: int
 
 
 class DrainStore(Query):
@@ -368,14 +348,6 @@ class StoreDrained(Contract):
 
     ok: Literal[True] = True
     node: NodeDescription
-
-
-PlacementChange = MoveContainer | AbandonTail | EnableContainer | UnpinContainer
-
-
-class ContainerPlaced(Contract):
-    ok: Literal[True] = True
-    container: ContainerDescription
 
 
 class GetOperation(Query, Placed):
@@ -437,10 +409,6 @@ QUERIES: Mapping[str, Question] = {
 """Questions that only read, by name."""
 
 ACTIONS: Mapping[str, Question] = {
-    "move_container": Question(MoveContainer, ContainerPlaced),
-    "abandon_tail": Question(AbandonTail, ContainerPlaced),
-    "enable_container": Question(EnableContainer, ContainerPlaced),
-    "unpin_container": Question(UnpinContainer, ContainerPlaced),
     "drain_store": Question(DrainStore, StoreDrained),
     "undrain_store": Question(UndrainStore, StoreDrained),
 }

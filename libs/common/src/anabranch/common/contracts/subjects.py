@@ -276,6 +276,11 @@ def load_report(node_id: str) -> str:
     return f"ana.load.{node_id}"
 
 
+def promise_request(node_id: str) -> str:
+    """The subject on which a segment store is asked to promise a container epoch (`elections`)."""
+    return f"ana.copy.{node_id}.promise"
+
+
 def segment_request(container: int, verb: str) -> str:
     """The subject of requests (`segment_requests`) to the store that serves the container."""
     return f"ana.seg.{container}.{verb}"

@@ -3,7 +3,8 @@
 The balancer compares states and does not react to single changes: after every change, and every
 second, it performs the plan of `domain/placement.py`. Every write is a compare-and-set on the
 placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
-does nothing, even from another controller that still believes that it leads.
+does nothing, even from another controller that still believes that it leads. Elections wait for
+stores, so those of a plan are held at once, after its other actions.
 
 Owns: the set of live stores and the time of its last change; the counts of its actions; the
 containers that failed over from a dead store and are not open yet, each with its new store and the
@@ -11,49 +12,49 @@ Unix time in milliseconds at which the old one was judged dead.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, assert_never
 
 import structlog
 
-from anabranch.common.contracts.cluster import (
-    placement_from_bytes,
-    placement_key,
-    placement_to_bytes,
-)
-from anabranch.common.errors import Corrupt, ObjectExists, Retry, RevisionConflict, Unknown
+from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
+from anabranch.common.errors import Corrupt, ObjectExists, Retry, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.cluster.drains import Drains
+from anabranch.controller.cluster.elections import Elected, Elections
 from anabranch.controller.cluster.membership import Membership
+from anabranch.controller.cluster.placement_writes import change_placement
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.liveness import Kind, Verdict
-from anabranch.controller.domain.placement import (
+from anabranch.controller.domain.placement import assign
+from anabranch.controller.domain.placement_actions import (
     Action,
     Assignment,
     Create,
+    Elect,
     EndSession,
     FailOver,
     Move,
+    Reassign,
+    Replication,
     Retarget,
+    SetReplicas,
     StoreView,
-    assign,
 )
 from anabranch.controller.domain.placement_changes import failed_over, placed_elsewhere
 from anabranch.controller.metrics import FailOverCounts
 
 LOOK_S = 1.0
+ELECTIONS_AT_ONCE_MAX = 32
 FORGET_S = 600.0
 """A fail-over whose container was not opened for so long is not measured."""
 
 _log = structlog.get_logger(__name__)
-
-
-async def _always() -> bool:
-    return True
 
 
 class Lead(Protocol):
@@ -78,15 +79,19 @@ class Balancer:
         members: Membership,
         lead: Lead,
         drains: Drains,
+        elections: Elections,
         *,
         container_count: int,
         settle_s: float,
+        replication: Replication,
         clock: Clock,
         containment: Containment,
         measure: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._containment = containment
         self._drains = drains
+        self._elections = elections
+        self._replication = replication
         self._measure = measure
         self.counts = FailOverCounts()
         self._waiting: dict[int, tuple[str, int]] = {}
@@ -117,6 +122,7 @@ class Balancer:
             self.stores(),
             settled=self._is_settled,
             held=self._members.hold is not None or not self._members.seeing,
+            replication=self._replication,
         )
 
     async def serve(self) -> None:
@@ -139,9 +145,31 @@ class Balancer:
         if not known or not self._lead.leading:
             return
         placements = dict(self._placements.placements)
-        for action in self.plan(placements):
+        plan = self.plan(placements)
+        for action in plan:
             with self._containment.contained(JOB, _named(action), park_at=0):
                 await self._perform(action, placements)
+        await self._elect([placements[one.container] for one in plan if isinstance(one, Elect)])
+
+    async def _elect(self, leaderless: Sequence[Placement]) -> None:
+        async def hold(found: Placement) -> None:
+            judged_ms = self._members.down_since.get(found.owner)
+            with self._containment.contained(JOB, _named(Elect(found.container)), park_at=0):
+                elected = await self._elections.hold(found)
+                if elected is not None:
+                    self._count_election(elected, judged_ms)
+
+        await for_each(leaderless, ELECTIONS_AT_ONCE_MAX, hold)
+
+    def _count_election(self, elected: Elected, judged_ms: int | None) -> None:
+        self.counts.elections += 1
+        if elected.winner != elected.former:
+            self._count_fail_over(elected.container, elected.winner, judged_ms)
+
+    def _count_fail_over(self, container: int, store: str, judged_ms: int | None) -> None:
+        self.counts.fail_overs["failed" if judged_ms is None else "dead",] += 1
+        if judged_ms is not None:
+            self._waiting[container] = store, judged_ms
 
     def _settled(self) -> bool:
         """Whether the live stores are unchanged for `settle_s`, and none is in doubt."""
@@ -162,17 +190,40 @@ class Balancer:
                 self.counts.sessions_ended += await self._members.end_session(store)
             case FailOver(container=container):
                 await self._fail_over(action, placements[container])
-            case Create(container=container, store=store):
-                await self._create(Placement(container=container, replicas=(store,)))
+            case Create():
+                await self._create(
+                    Placement(
+                        action.container, (action.store, *action.followers), isr_min=action.isr_min
+                    )
+                )
             case Retarget(container=container, store=store):
                 found = placements[container]
-                await self._change(action, found, placed_elsewhere(found, store))
+                changed = placed_elsewhere(found, store, action.followers, action.isr_min)
+                await self._change(action, found, changed)
             case Move(container=container, store=store):
                 found = placements[container]
                 target = "" if store == found.owner else store
                 await self._change(action, found, replace(found, target=target))
+            case Reassign(container=container) | SetReplicas(container=container):
+                await self._change_replicas(action, placements[container])
+            case Elect():
+                return  # with the plan's other elections: see `_elect`
             case _:
                 assert_never(action)
+
+    async def _change_replicas(self, action: Reassign | SetReplicas, found: Placement) -> None:
+        if isinstance(action, Reassign):
+            changed = replace(found, wanted=action.wanted)
+        else:
+            wanted = () if action.done else found.wanted
+            changed = replace(
+                found, replicas=action.replicas, isr_min=action.isr_min, wanted=wanted
+            )
+        if await change_placement(self._objects, found, changed):
+            _log.info(
+                "the replicas of a container change",
+                container=found.container, replicas=changed.replicas, wanted=changed.wanted,
+            )  # fmt: skip
 
     async def _create(self, placement: Placement) -> None:
         try:
@@ -204,11 +255,9 @@ class Balancer:
             return is_closed or await self._members.is_still_over(found.owner)
 
         changed = failed_over(found, action.store)
-        if not await self._change(action, found, changed, provided=may_go):
-            return
-        self.counts.fail_overs["failed" if judged_ms is None else "dead",] += 1
-        if judged_ms is not None:
-            self._waiting[action.container] = action.store, judged_ms
+        if await change_placement(self._objects, found, changed, provided=may_go):
+            _log_placed(action, found)
+            self._count_fail_over(action.container, action.store, judged_ms)
 
     def _measure_openings(self) -> None:
         for container, (store, judged_ms) in list(self._waiting.items()):
@@ -221,36 +270,25 @@ class Balancer:
                 del self._waiting[container]
 
     async def _change(
-        self,
-        action: Assignment,
-        decided_upon: Placement,
-        changed: Placement,
-        *,
-        provided: Callable[[], Awaitable[bool]] = _always,
-    ) -> bool:
-        """Change the placement, unless it has changed since the decision; returns whether it
-        did. `provided` is asked between the read of the placement and its change."""
-        key = placement_key(action.container)
-        stored = await self._objects.get(key)
-        if stored is None or placement_from_bytes(stored.value) != decided_upon:
-            return False
-        if not await provided():
-            return False
-        try:
-            await self._objects.update(key, placement_to_bytes(changed), stored.revision)
-        except RevisionConflict:
-            return False
-        _log.info(
-            "a container was placed on another store",
-            action=type(action).__name__.lower(),
-            container=action.container,
-            node=decided_upon.owner,
-            to=action.store,
-        )
-        return True
+        self, action: Assignment, decided_upon: Placement, changed: Placement
+    ) -> None:
+        if await change_placement(self._objects, decided_upon, changed):
+            _log_placed(action, decided_upon)
+
+
+def _log_placed(action: Assignment, decided_upon: Placement) -> None:
+    _log.info(
+        "a container was placed on another store",
+        action=type(action).__name__.lower(),
+        container=action.container,
+        node=decided_upon.owner,
+        to=action.store,
+    )
 
 
 def _named(action: Action) -> str:
     if isinstance(action, EndSession):
         return f"ending the session of {action.store}"
+    if isinstance(action, Elect):
+        return f"electing the leader of container {action.container}"
     return f"placing container {action.container}"

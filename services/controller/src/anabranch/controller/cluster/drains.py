@@ -20,7 +20,9 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.runtime.clock import Clock
-from anabranch.controller.domain.placement import StoreView
+from anabranch.controller.domain.placement_actions import (
+    StoreView,
+)
 
 ATTEMPTS_MAX = 8
 RETRY_S = 1.0

@@ -38,7 +38,9 @@ from anabranch.controller.domain.liveness import (
     Standing,
     Timing,
 )
-from anabranch.controller.domain.placement import StoreView
+from anabranch.controller.domain.placement_actions import (
+    StoreView,
+)
 
 TICK_S = 0.25
 READ_S_MAX = 1.0
@@ -185,6 +187,11 @@ class Membership:
         """The dead stores by node id, and since when they are dead; Unix milliseconds."""
         stores = self._liveness.of_kind(Kind.STORE)
         return {name: found.since_ms for name, found in stores if not found.live}
+
+    def is_down(self, store: str) -> bool:
+        """Whether the store is dead as far as known."""
+        found = self.standing(Kind.STORE, store)
+        return found is None or not found.live
 
     def standing(self, kind: Kind, member_id: str) -> Standing | None:
         return self._liveness.standings.get(Member(kind, member_id))

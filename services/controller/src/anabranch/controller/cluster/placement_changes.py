@@ -1,5 +1,7 @@
 """Changes of placements that operators request: read, decide, compare-and-set, on any controller.
 
+An unclean election is a change, too: see `elections.py`.
+
 Owns nothing. A controller's view of the nodes may be outdated. This does no harm, because a node
 that is gone already is no worse than a node that goes a moment later.
 """
@@ -14,20 +16,26 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.contracts.queries import (
+from anabranch.common.contracts.container_queries import (
     AbandonTail,
-    ContainerDescription,
+    ElectLeader,
     EnableContainer,
     MoveContainer,
     PlacementChange,
+    SetContainerReplicas,
     UnpinContainer,
+)
+from anabranch.common.contracts.queries import (
+    ContainerDescription,
 )
 from anabranch.common.errors import InvalidRequest, RevisionConflict, Unavailable
 from anabranch.common.eventsourcing.ports import ObjectStore
-from anabranch.common.model.cluster import Placement
+from anabranch.common.model.cluster import REPLICATED, Placement
 from anabranch.common.runtime.clock import Clock
+from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain import placement_changes as decide
+from anabranch.controller.domain.placement_actions import Replication
 
 ATTEMPTS_MAX = 8
 
@@ -35,11 +43,23 @@ _log = structlog.get_logger(__name__)
 
 
 class PlacementChanges:
-    """Moves, abandons, enables and unpins containers. Every call is idempotent."""
+    """Moves, abandons, enables and unpins containers, and changes their replicas and leaders.
+
+    Every call is idempotent, except that an unclean election needs a container without a leader.
+    """
 
     def __init__(
-        self, objects: ObjectStore, known: Placements, container_count: int, clock: Clock
+        self,
+        objects: ObjectStore,
+        known: Placements,
+        elections: Elections,
+        clock: Clock,
+        *,
+        container_count: int,
+        replication: Replication,
     ) -> None:
+        self._elections = elections
+        self._replication = replication
         self._objects = objects
         self._known = known
         self._container_count = container_count
@@ -54,7 +74,9 @@ class PlacementChanges:
         match change:
             case MoveContainer(container=container, node_id=node):
                 return await self._change(
-                    "move", container, lambda found: decide.move(found, node, known.nodes)
+                    "move",
+                    container,
+                    lambda found: decide.move(found, node, known.nodes, self._replicating()),
                 )
             case AbandonTail(container=container, node_id=node):
                 return await self._change(
@@ -66,16 +88,36 @@ class PlacementChanges:
                 return await self._change("enable", container, decide.enable)
             case UnpinContainer(container=container):
                 return await self._change("unpin", container, decide.unpin)
+            case SetContainerReplicas(container=container, replicas=replicas):
+                return await self._change(
+                    "replicas",
+                    container,
+                    lambda found: decide.set_replicas(
+                        found, replicas, known.nodes, self._replicating(), self._replication
+                    ),
+                )
+            case ElectLeader(container=container, node_id=node):
+                self._check(container)
+                elected = await self._elections.hold_unclean(container, node)
+                return known.describe_placed(elected)
             case _:
                 assert_never(change)
 
-    async def _change(
-        self, what: str, container: int, change: Callable[[Placement], Placement]
-    ) -> ContainerDescription:
+    def _replicating(self) -> list[str]:
+        nodes = self._known.nodes.items()
+        return [name for name, node in nodes if node.journal_id == REPLICATED]
+
+    def _check(self, container: int) -> None:
+        """Raises InvalidRequest."""
         if not 0 <= container < self._container_count:
             raise InvalidRequest(
                 f"containers are numbered 0 to {self._container_count - 1}", container=container
             )
+
+    async def _change(
+        self, what: str, container: int, change: Callable[[Placement], Placement]
+    ) -> ContainerDescription:
+        self._check(container)
         key = placement_key(container)
         for _ in range(ATTEMPTS_MAX):
             stored = await self._objects.get(key)

@@ -11,13 +11,16 @@ from anabranch.common.model.cluster import (
     Placement,
     PlacementState,
 )
+from anabranch.controller.domain.replica_lists import in_sync
 
 JOURNAL = "journal"
 """How descriptions name the place of a log that is in its store's own journal."""
 PHASES = (
-    "unassigned", "assigned", "open", "moving", "failed", "waiting", "unavailable", "disabled",
-    "offline",
+    "unassigned", "assigned", "electing", "open", "moving", "failed", "waiting", "unavailable",
+    "disabled", "offline",
 )  # fmt: skip
+_NOT_ITS_STORES = {*WAITING_FOR_OPERATOR, PlacementState.ELECTING}
+"""The states in which a container does not wait for its store."""
 
 
 def serving(
@@ -66,7 +69,8 @@ def describe_one(
         return ContainerDescription(container=container, state="unassigned")
     node_id = placement.owner
     node = nodes.get(node_id)
-    unavailable = node_id in down_since and placement.state not in WAITING_FOR_OPERATOR
+    unavailable = node_id in down_since and placement.state not in _NOT_ITS_STORES
+    replicated = bool(placement.isr_min)
     return ContainerDescription(
         container=container,
         state="unavailable" if unavailable else placement.state.value,
@@ -82,6 +86,10 @@ def describe_one(
         pinned=placement.pinned,
         log=log_place(placement),
         lease=_lease(placement, leased),
+        replicas=placement.replicas if replicated else (),
+        isr=in_sync(placement),
+        isr_min=placement.isr_min,
+        wanted=placement.wanted,
     )
 
 

@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.controller.domain import explaining_replicas as of_replicas
 from anabranch.controller.domain.liveness import Hold
-from anabranch.controller.domain.placement import (
-    FAILURES_PER_STORE,
+from anabranch.controller.domain.placement import FAILURES_PER_STORE, shares_log
+from anabranch.controller.domain.placement_actions import (
     Action,
     Assignment,
     Create,
-    EndSession,
     FailOver,
     Move,
     Retarget,
     StoreView,
     may_receive,
-    shares_log,
 )
+from anabranch.controller.domain.replica_lists import in_sync, is_replicated
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,11 @@ class Situation:
     moving: Sequence[int] = ()
     """The containers that are on their way to other stores."""
 
+    @property
+    def views(self) -> Mapping[str, StoreView]:
+        """The stores, as placement sees them."""
+        return {name: store.view for name, store in self.stores.items()}
+
 
 def explain(container: int, found: Placement | None, now: Situation) -> tuple[str, ...]:
     """Sentences about the container, the most important one first; at least one."""
@@ -66,6 +71,9 @@ def _unplaced(now: Situation) -> Iterator[str]:
 def _placed(container: int, found: Placement, now: Situation) -> Iterator[str]:
     if found.state is PlacementState.DISABLED or found.state is PlacementState.OFFLINE:
         yield from _waits_for_operator(container, found)
+        return
+    if found.state is PlacementState.ELECTING:
+        yield from of_replicas.electing(found, now.views)
         return
     owner = now.stores.get(found.owner)
     if owner is None:
@@ -125,6 +133,8 @@ def _on_live_store(
             "refuses everything but appends."
         )
     yield from _leaving(container, found, owner, now)
+    if found.isr_min:
+        yield from of_replicas.replicas(found, now.views)
 
 
 def _failed(container: int, found: Placement, now: Situation) -> Iterator[str]:
@@ -144,14 +154,19 @@ def _failed(container: int, found: Placement, now: Situation) -> Iterator[str]:
 
 
 def _leaving(container: int, found: Placement, owner: StoreFacts, now: Situation) -> Iterator[str]:
-    if found.target:
+    if found.target and found.target in in_sync(found):
+        yield (
+            f"It is moving to {found.target}, which has an in-sync copy of its log: {found.owner} "
+            "closes it and hands it over."
+        )
+    elif found.target:
         yield (
             f"It is moving to {found.target}: {found.owner} moves its data to tier 2 first, and "
             "then releases it."
         )
     elif to := _planned(container, now, Move):
         yield f"The leader is about to move it to {to}."
-    elif owner.view.draining:
+    elif owner.view.draining and not found.wanted:
         yield _drained_later(container, found, now)
 
 
@@ -180,7 +195,9 @@ def _shared_on_dead_store(
             "ends its session before another store opens the container."
         )
     chosen = _planned(container, now, FailOver)
-    if chosen:
+    if is_replicated(found):
+        yield from of_replicas.elected_from(found, now.views)
+    elif chosen:
         yield f"The leader is about to have {chosen} open the container: its log is shared."
     elif not _heirs(found, now):
         yield (
@@ -243,14 +260,15 @@ def _held(hold: Hold) -> str:
 def _planned(container: int, now: Situation, *kinds: type[Assignment]) -> str:
     """The store of the planned action of these kinds on the container; "" without one."""
     for action in now.plan:
-        if isinstance(action, EndSession) or not isinstance(action, kinds):
-            continue
-        if action.container == container:
+        if isinstance(action, kinds) and action.container == container:
             return action.store
     return ""
 
 
 def _heirs(found: Placement, now: Situation) -> list[str]:
+    if is_replicated(found):
+        views, others = now.views, in_sync(found)
+        return [n for n in others if n != found.owner and n in views and views[n].live]
     return [
         name
         for name, store in now.stores.items()

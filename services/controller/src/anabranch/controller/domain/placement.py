@@ -3,7 +3,8 @@
 The strategy is *least loaded*: the numbers of containers of two live stores shall differ by at most
 one. The possible actions depend on the data that the container's store holds:
 
-    no placement                          → Create, at once
+    no placement                          → Create, at once; with replicated logs, once enough
+                                            stores are live
     no store served it, and its store is  → Retarget, at once: there is no data to lose
       dead
     its log is shared, its store is dead  → EndSession of its store
@@ -12,17 +13,23 @@ one. The possible actions depend on the data that the container's store holds:
       its store is over
     its log is shared, and it failed      → FailOver, at once, to another store that shares the log;
       twice more on a live store            the first store continues to try until then
+    its log is replicated                 → Elect instead of FailOver; once begun, an election goes
+                                            on until a replica leads
+    it serves, and other replicas are     → SetReplicas, or Move to one of them: see
+      wanted                                `replica_lists.py`
     it serves on a store that has too     → Move: its store releases it, one at a time, once the
       many                                  live stores have settled
     it serves on a store that is drained  → Move, one at a time, even if it is pinned
+    a drained store replicates its log    → Reassign, one at a time, to other stores
     it moves to a store that died, or     → Move to its own store: it stays
       that is drained
     its log is in the journal of a dead   → nothing: its bytes are there, and nowhere else
       store
     disabled or offline                   → nothing: it waits for an operator
-    pinned                                → Create, Retarget, FailOver and draining only
+    pinned                                → Create, Retarget, FailOver, Elect, and draining only
 
-A drained store receives nothing. While the controller holds, it only creates placements.
+A drained store receives nothing. While the controller holds, it only creates placements. A
+container with a replicated log moves to stores with in-sync copies only.
 
 Operators move containers with `placement_changes.py`. Among candidates, the container with the
 lowest number moves, and among equal stores the one with the lowest id is taken; so equal inputs
@@ -34,7 +41,35 @@ them; if it was moving, it goes to its target.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement, PlacementState
+from anabranch.common.model.cluster import (
+    REPLICATED,
+    WAITING_FOR_OPERATOR,
+    Placement,
+    PlacementState,
+)
+from anabranch.controller.domain.placement_actions import (
+    Action,
+    Create,
+    Elect,
+    EndSession,
+    FailOver,
+    Move,
+    Replication,
+    Retarget,
+    SetReplicas,
+    StoreView,
+    may_receive,
+)
+from anabranch.controller.domain.replica_lists import (
+    choose_followers,
+    count_followers,
+    drained_list,
+    first_followers,
+    in_sync,
+    is_replicated,
+    may_replicate,
+    next_step,
+)
 
 DIFFERENCE_MAX = 1
 FAILURES_PER_STORE = 2
@@ -42,62 +77,20 @@ FAILURES_PER_STORE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class StoreView:
-    """A store as placement sees it."""
+class _World:
+    """What a plan is decided upon. `load`: the containers of each store that may receive some;
+    `followed`: the containers that each store follows. Both grow with the plan."""
 
-    live: bool
-    """Alive as far as known."""
-    over: bool = False
-    """Its session is over for good; it serves no container whose log is shared."""
-    stopped: bool = False
-    """It shut down by itself. Its session is over a while later, without an `EndSession`."""
-    log_home: str = ""
-    """The place of the logs that it writes. Stores with an equal one share their logs."""
-    rack: str = ""
-    draining: bool = False
+    placements: Mapping[int, Placement]
+    stores: Mapping[str, StoreView]
+    replication: Replication
+    load: dict[str, int]
+    followed: dict[str, int]
 
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """The container's first placement."""
-
-    container: int
-    store: str
-
-
-@dataclass(frozen=True, slots=True)
-class Retarget:
-    """Place the container elsewhere at once: no store served it where it was."""
-
-    container: int
-    store: str
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Ask the container's store to release it for `store`; its own store means that it stays."""
-
-    container: int
-    store: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndSession:
-    """Mark the record of a dead store as over, so that its containers may fail over."""
-
-    store: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailOver:
-    """Have `store` open the container, whose log it shares, in place of its present store."""
-
-    container: int
-    store: str
-
-
-Assignment = Create | Retarget | Move | FailOver
-Action = Assignment | EndSession
+    def first_stores(self) -> list[str]:
+        """The stores that may begin a log: with replicated logs, only if there are enough."""
+        enough = len(may_replicate(self.stores)) >= self.replication.replicas
+        return [n for n in self.load if enough or self.stores[n].log_home != REPLICATED]
 
 
 def assign(
@@ -107,25 +100,30 @@ def assign(
     *,
     settled: bool = True,
     held: bool = False,
+    replication: Replication = Replication(),  # noqa: B008  # frozen
 ) -> list[Action]:
     """The actions that are due: sessions to end, then containers in order.
 
     `settled`: whether containers may be moved to balance the stores. `held`: whether the controller
     holds, so that it only creates placements.
     """
-    load = _load(placements, stores)
-    ends = [] if held else [EndSession(store) for store in _to_end(placements, stores)]
-    urgent: list[Action] = [*ends]
+    followed = dict(count_followers(placements.values()))
+    world = _World(placements, stores, replication, _load(placements, stores), followed)
+    urgent: list[Action] = []
+    if not held:
+        urgent += [EndSession(store) for store in _to_end(placements, stores)]
     for container in containers:
-        action = _urgent(container, placements.get(container), stores, load, held=held)
+        action = _urgent(container, world, held=held)
         if action is not None:
             urgent.append(action)
-    if urgent or held or any(_is_moving(found, stores) for found in placements.values()):
+    # An election without an answer may take long, and moves nothing.
+    first = any(not isinstance(action, Elect | SetReplicas) for action in urgent)
+    if first or held or any(_is_moving(found, stores) for found in placements.values()):
         return urgent
-    drained = _drain(containers, placements, stores, load)
-    if drained or not settled:
-        return drained
-    return _balance(containers, placements, load)
+    later = _drain(containers, world)
+    if not later and settled:
+        later = _balance(containers, world)
+    return [*urgent, *later]
 
 
 def shares_log(found: Placement, view: StoreView) -> bool:
@@ -133,39 +131,80 @@ def shares_log(found: Placement, view: StoreView) -> bool:
     return bool(found.log_home) and view.log_home == found.log_home
 
 
-def may_receive(view: StoreView) -> bool:
-    """Whether containers may be placed on the store."""
-    return view.live and not view.draining
-
-
-def _urgent(
-    container: int,
-    found: Placement | None,
-    stores: Mapping[str, StoreView],
-    load: dict[str, int],
-    *,
-    held: bool,
-) -> Action | None:
+def _urgent(container: int, world: _World, *, held: bool) -> Action | None:
     """The action that does not wait for a move to end; adds the container to `load`."""
+    found, stores = world.placements.get(container), world.stores
     if found is None:
-        chosen = _least_loaded(load)
-        action: Action | None = Create(container, chosen) if chosen else None
-    elif held:
+        return _create(container, world)
+    if held:
         return None
-    elif _is_stranded(found, stores):
-        chosen = _least_loaded(load)
-        action = Retarget(container, chosen) if chosen else None
-    elif _fails_over(found, stores):
-        chosen = _heir(found, stores, load)
-        action = FailOver(container, chosen) if chosen else None
-        counted = _counted_at(found, stores, load)
-        if chosen and counted:
-            load[counted] -= 1
+    if _is_stranded(found, stores):
+        return _retarget(found, world)
+    if _must_elect(found, stores):
+        return Elect(container)
+    if _fails_over(found, stores):
+        return _fail_over(found, world)
+    if _has_lost_target(found, stores):
+        return Move(container, found.owner)
+    follow = first_followers(found, stores, world.followed, world.replication)
+    return follow or next_step(found, world.replication)
+
+
+def _create(container: int, world: _World) -> Create | None:
+    store = _least_loaded(world.first_stores(), world.load)
+    followers = _followers(store, world) if store else None
+    if followers is None:
+        return None
+    _count(store, followers, world)
+    return Create(container, store, followers, _isr_min(store, followers, world))
+
+
+def _retarget(found: Placement, world: _World) -> Retarget | None:
+    """To another of its replicas, if it has any; otherwise like a first placement."""
+    able = [name for name in found.replicas if name in world.load]
+    store = _least_loaded(able or world.first_stores(), world.load)
+    if not store:
+        return None
+    followers: tuple[str, ...] | None
+    if able:
+        followers = tuple(name for name in found.replicas if name != store)
     else:
-        return Move(container, found.owner) if _has_lost_target(found, stores) else None
-    if chosen:
-        load[chosen] += 1
-    return action
+        followers = _followers(store, world)
+    if followers is None:
+        return None
+    _count(store, followers, world)
+    return Retarget(found.container, store, followers, _isr_min(store, followers, world))
+
+
+def _followers(store: str, world: _World) -> tuple[str, ...] | None:
+    """The followers of a store that begins a log; () if its logs are not replicated."""
+    if world.stores[store].log_home != REPLICATED:
+        return ()
+    return choose_followers(store, world.replication.replicas - 1, world.stores, world.followed)
+
+
+def _isr_min(store: str, followers: Sequence[str], world: _World) -> int:
+    if world.stores[store].log_home != REPLICATED:
+        return 0
+    return world.replication.isr_min_of(1 + len(followers))
+
+
+def _count(store: str, followers: Sequence[str], world: _World) -> None:
+    world.load[store] += 1
+    for name in followers:
+        world.followed[name] = world.followed.get(name, 0) + 1
+
+
+def _fail_over(found: Placement, world: _World) -> FailOver | None:
+    load = world.load
+    chosen = _heir(found, world.stores, load)
+    counted = _counted_at(found, world.stores, load)
+    if not chosen:
+        return None
+    if counted:
+        load[counted] -= 1
+    load[chosen] += 1
+    return FailOver(found.container, chosen)
 
 
 def _load(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) -> dict[str, int]:
@@ -186,9 +225,10 @@ def _counted_at(found: Placement, stores: Mapping[str, StoreView], load: Mapping
     return store if store in load else ""
 
 
-def _least_loaded(load: Mapping[str, int]) -> str:
-    """The store with the fewest containers; "" if none may receive one."""
-    return min(load, key=lambda store: (load[store], store), default="")
+def _least_loaded(able: Sequence[str], load: Mapping[str, int]) -> str:
+    """The store with the fewest containers; "" if none of these may receive one."""
+    known = [store for store in able if store in load]
+    return min(known, key=lambda store: (load[store], store), default="")
 
 
 def _is_live(store: str, stores: Mapping[str, StoreView]) -> bool:
@@ -202,12 +242,12 @@ def _is_stranded(found: Placement, stores: Mapping[str, StoreView]) -> bool:
 
 
 def _to_end(placements: Mapping[int, Placement], stores: Mapping[str, StoreView]) -> Iterator[str]:
-    """The dead stores whose sessions keep containers from failing over, by id."""
-    keeping = {
-        found.owner
-        for found in placements.values()
-        if found.log_home and found.state not in WAITING_FOR_OPERATOR
-    }
+    """The dead stores whose sessions keep containers from failing over, or whose copies count as
+    in sync, by id."""
+    keeping: set[str] = set()
+    for found in placements.values():
+        if found.log_home and found.state not in WAITING_FOR_OPERATOR:
+            keeping.update({found.owner}, in_sync(found) if is_replicated(found) else ())
     for store, view in sorted(stores.items()):
         if store in keeping and not (view.live or view.over or view.stopped):
             yield store
@@ -221,6 +261,18 @@ def _fails_over(found: Placement, stores: Mapping[str, StoreView]) -> bool:
     return _is_offered(found) if owner.live else owner.over
 
 
+def _must_elect(found: Placement, stores: Mapping[str, StoreView]) -> bool:
+    """Whether another store with a copy of the container's log shall lead it."""
+    if not is_replicated(found):
+        return False
+    if found.state is PlacementState.ELECTING:
+        return True
+    if not _fails_over(found, stores):
+        return False
+    others = (name for name in in_sync(found) if name != found.owner)
+    return not _is_live(found.owner, stores) or any(_is_live(name, stores) for name in others)
+
+
 def _is_offered(found: Placement) -> bool:
     """Whether its store has tried often enough; a failed container is closed on its store."""
     tried = found.restarts > 0 and found.restarts % FAILURES_PER_STORE == 0
@@ -229,6 +281,8 @@ def _is_offered(found: Placement) -> bool:
 
 def _heir(found: Placement, stores: Mapping[str, StoreView], load: Mapping[str, int]) -> str:
     """The store that opens the container next; "" if none can."""
+    if is_replicated(found):
+        return ""
     able = [name for name in load if name != found.owner and shares_log(found, stores[name])]
     if found.target in able:
         return found.target
@@ -253,42 +307,55 @@ def _is_moving(found: Placement, stores: Mapping[str, StoreView]) -> bool:
     """Whether it leaves its store, or was released and is not open yet."""
     if not _is_live(found.owner, stores):
         return False
-    arriving = not found.log_id and found.state is PlacementState.ASSIGNED
-    return bool(found.target) or arriving
+    released = not found.log_id or is_replicated(found)
+    return bool(found.target) or (released and found.state is PlacementState.ASSIGNED)
 
 
-def _drain(
-    containers: Sequence[int],
-    placements: Mapping[int, Placement],
-    stores: Mapping[str, StoreView],
-    load: Mapping[str, int],
-) -> list[Action]:
-    """The next move off a drained store; one container at a time."""
-    receiver = _least_loaded(load)
-    for container in containers:
-        found = placements.get(container)
-        if found is None or not receiver or not _is_open(found):
-            continue
-        owner = stores.get(found.owner)
-        if owner is not None and owner.live and owner.draining:
-            return [Move(container, receiver)]
+def _receiver(found: Placement, world: _World) -> str:
+    """The store to which an open container can move; "" if there is none."""
+    able = in_sync(found) if is_replicated(found) else world.first_stores()
+    return _least_loaded([name for name in able if name != found.owner], world.load)
+
+
+def _drain(containers: Sequence[int], world: _World) -> list[Action]:
+    """The next move off a drained store, then the next replacement of a drained replica; one
+    container at a time."""
+    opened = [found for found in _open(containers, world) if not found.wanted]
+    for found in opened:
+        owner = world.stores.get(found.owner)
+        receiver = _receiver(found, world)
+        if owner is not None and owner.live and owner.draining and receiver:
+            return [Move(found.container, receiver)]
+    if any(_is_reassigned(found, world.stores) for found in world.placements.values()):
+        return []
+    for found in opened:
+        wanted = drained_list(found, world.stores, world.followed)
+        if wanted is not None:
+            return [wanted]
     return []
 
 
-def _balance(
-    containers: Sequence[int], placements: Mapping[int, Placement], load: Mapping[str, int]
-) -> list[Action]:
+def _is_reassigned(found: Placement, stores: Mapping[str, StoreView]) -> bool:
+    """Whether its replicas are being replaced, by stores that are all live."""
+    return bool(found.wanted) and all(_is_live(name, stores) for name in found.wanted)
+
+
+def _balance(containers: Sequence[int], world: _World) -> list[Action]:
     """The next move: one container from the fullest store that can give one."""
-    receiver = _least_loaded(load)
+    load = world.load
     for giver in sorted(load, key=lambda store: (-load[store], store)):
-        if load[giver] - load[receiver] <= DIFFERENCE_MAX:
-            return []
-        for container in containers:
-            found = placements.get(container)
-            if found and found.owner == giver and _is_open(found) and not found.pinned:
-                return [Move(container, receiver)]
+        for found in _open(containers, world):
+            if found.owner != giver or found.pinned or found.wanted:
+                continue
+            receiver = _receiver(found, world)
+            if receiver and load[giver] - load[receiver] > DIFFERENCE_MAX:
+                return [Move(found.container, receiver)]
     return []
 
 
-def _is_open(found: Placement) -> bool:
-    return found.state is PlacementState.OPEN and bool(found.log_id)
+def _open(containers: Sequence[int], world: _World) -> Iterator[Placement]:
+    """The containers that serve, in order."""
+    for container in containers:
+        found = world.placements.get(container)
+        if found and found.state is PlacementState.OPEN and found.log_id:
+            yield found

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from anabranch.common.contracts import queries
+from anabranch.common.contracts import container_queries, queries
 from anabranch.common.contracts.base import Contract, ErrorBody
 from anabranch.common.contracts.envelope import Envelope
 from anabranch.common.contracts.parked import DropParked, ListParked, RedriveParked
@@ -56,9 +56,9 @@ async def list_nodes(desk: QueryDesk, _query: queries.ListNodes) -> Contract:
     return queries.NodeList(nodes=desk.list_nodes())
 
 
-async def change_placement(desk: QueryDesk, query: queries.PlacementChange) -> Contract:
+async def change_placement(desk: QueryDesk, query: container_queries.PlacementChange) -> Contract:
     """Change a container's placement. Raises the refusal, Unavailable, OutcomeUnknown."""
-    return queries.ContainerPlaced(container=await desk.change_placement(query))
+    return container_queries.ContainerPlaced(container=await desk.change_placement(query))
 
 
 def _of_parked(answer: Callable[[parked.ParkedDesk, Any], Awaitable[Contract]]) -> Any:
@@ -93,10 +93,12 @@ ACTIONS: Table = {
     **cluster.ACTIONS,
     **time_queries.ACTIONS,
     **transaction_queries.ACTIONS,
-    "move_container": (queries.MoveContainer, change_placement),
-    "abandon_tail": (queries.AbandonTail, change_placement),
-    "enable_container": (queries.EnableContainer, change_placement),
-    "unpin_container": (queries.UnpinContainer, change_placement),
+    "move_container": (container_queries.MoveContainer, change_placement),
+    "abandon_tail": (container_queries.AbandonTail, change_placement),
+    "enable_container": (container_queries.EnableContainer, change_placement),
+    "unpin_container": (container_queries.UnpinContainer, change_placement),
+    "set_container_replicas": (container_queries.SetContainerReplicas, change_placement),
+    "elect_leader": (container_queries.ElectLeader, change_placement),
     "redrive_parked": (RedriveParked, _of_parked(parked.redrive_parked)),
     "drop_parked": (DropParked, _of_parked(parked.drop_parked)),
 }

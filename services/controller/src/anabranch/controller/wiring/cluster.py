@@ -12,15 +12,19 @@ from anabranch.common.model.cluster import ControllerRecord
 from anabranch.common.runtime.health import PartHealth
 from anabranch.common.runtime.join_token import read_join_token
 from anabranch.common.runtime.service import Lifetime
+from anabranch.controller.adapters.candidates import NatsCandidates
 from anabranch.controller.adapters.peers import Peers
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.drains import Drains
+from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
+from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.descriptions import PHASES, phase
 from anabranch.controller.domain.liveness import Hold, Kind, Timing
+from anabranch.controller.domain.placement_actions import Replication
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from anabranch.controller.wiring.surroundings import Surroundings
 
@@ -41,6 +45,7 @@ class Cluster:
     drains: Drains
     peers: Peers
     buckets: Buckets
+    changes: PlacementChanges
 
     def desk(self) -> ClusterDesk:
         """The dependencies of queries about the cluster."""
@@ -127,21 +132,29 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
     placements = Placements(
         members, placed, settings.container_count, clock, containment=containment
     )
+    replication = Replication(settings.replication, settings.isr_min)
+    elections = Elections(placed, members, NatsCandidates(around.client), clock)
     balancer = Balancer(
         placed,
         placements,
         members,
         leadership,
         drains,
+        elections,
         container_count=settings.container_count,
         settle_s=settings.placement_settle_s,
+        replication=replication,
         clock=clock,
         containment=containment,
         measure=around.observer.metrics.failed_over,
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
     buckets = _buckets(around, members, bucket_count)
-    return Cluster(members, leadership, placements, balancer, drains, peers, buckets)
+    changes = PlacementChanges(
+        placed, placements, elections, clock,
+        container_count=settings.container_count, replication=replication,
+    )  # fmt: skip
+    return Cluster(members, leadership, placements, balancer, drains, peers, buckets, changes)
 
 
 def _myself(around: Surroundings) -> ControllerRecord:

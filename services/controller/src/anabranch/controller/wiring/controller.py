@@ -22,7 +22,6 @@ from anabranch.controller.adapters.query_server import QueryServer
 from anabranch.controller.adapters.redis_writer_times import RedisWriterTimes
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
-from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.rates import Rates
 from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
 from anabranch.controller.handlers.commands import handle_command
@@ -253,8 +252,6 @@ def _query_desk(
         ask_peers=ask_peers,
         controller_id=controller_id,
     )
-    count = around.settings.container_count
-    placed = around.objects(subjects.PLACEMENTS_BUCKET)
     cluster_desk = cluster.desk()
     return QueryDesk(
         mirror=mirror,
@@ -266,7 +263,7 @@ def _query_desk(
         rate=rates.rate,
         scaling=jobs.scaling,
         segment_length=context.stores.segment_length,
-        change_placement=PlacementChanges(placed, cluster.placements, count, around.clock).perform,
+        change_placement=cluster.changes.perform,
         transactions=transactions,
         writer_times=context.writer_times,
         watermark_log=WatermarkLog(context.stores, around.ids),

@@ -18,7 +18,13 @@ from anabranch.common.contracts.queries import (
     UndrainStore,
 )
 from anabranch.common.errors import InvalidRequest
-from anabranch.common.model.cluster import JETSTREAM, LeaderRecord, NodeRecord, PlacementState
+from anabranch.common.model.cluster import (
+    JETSTREAM,
+    REPLICATED,
+    LeaderRecord,
+    NodeRecord,
+    PlacementState,
+)
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.membership import Membership
@@ -26,8 +32,11 @@ from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.descriptions import JOURNAL
 from anabranch.controller.domain.explaining import Situation, StoreFacts, explain
 from anabranch.controller.domain.liveness import Kind, Member
+from anabranch.controller.domain.replica_lists import followers
 
 TELL_S_MAX = 2.0
+SHARED_LOGS = frozenset({JETSTREAM, REPLICATED})
+"""The places of logs that descriptions name as they are; any other is a store's own journal."""
 
 TellPeers = Callable[[str, bytes, float], Awaitable[Iterable[tuple[str, bytes]]]]
 """Asks the other controllers: (query, payload, seconds) → (controller id, answer)."""
@@ -52,9 +61,11 @@ class ClusterDesk:
         self.members.require_complete()
         placed: Counter[str] = Counter()
         opened: Counter[str] = Counter()
+        followed: Counter[str] = Counter()
         for placement in self.placements.placements.values():
             placed[placement.owner] += 1
             opened[placement.owner] += placement.state is PlacementState.OPEN
+            followed.update(followers(placement))
         drained = self.drains.nodes
         described = {
             name: _store(
@@ -64,6 +75,7 @@ class ClusterDesk:
                     "live": found.live,
                     "since_ms": found.since_ms,
                     "containers_open": opened[name] if found.live else 0,
+                    "containers_followed": followed[name],
                 }
             )
             for name, found in self.members.standings(Kind.STORE)
@@ -200,7 +212,7 @@ def _store(node: NodeRecord, containers: int, *, draining: bool) -> NodeDescript
         stopped=node.stopped,
         containers=containers,
         rack=node.rack,
-        log=node.journal_id if node.journal_id == JETSTREAM else JOURNAL,
+        log=node.journal_id if node.journal_id in SHARED_LOGS else JOURNAL,
         over=node.over,
         draining=draining,
     )

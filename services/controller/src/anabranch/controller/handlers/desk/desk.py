@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anabranch.common.contracts import queries
 from anabranch.common.contracts.base import Contract
+from anabranch.common.contracts.container_queries import PlacementChange
 from anabranch.common.errors import (
     Invalid,
     NotFound,
@@ -84,7 +85,7 @@ class QueryDesk:
     rate: Callable[[str], queries.SegmentRate | None]
     scaling: ScalingStates
     segment_length: Callable[[str], Awaitable[int]]
-    change_placement: Callable[[queries.PlacementChange], Awaitable[queries.ContainerDescription]]
+    change_placement: Callable[[PlacementChange], Awaitable[queries.ContainerDescription]]
     transactions: TransactionDesk
     writer_times: WriterTimes | None
     watermark_log: WatermarkLog

@@ -10,6 +10,10 @@ The consequence of an opening's end (`AFTER_FAILURE`, performed by the container
 first row with a matching error decides. The container is opened again after a pause, up to
 `restarts_max` times in a row. Then it stays closed in the row's state, until an operator or a new
 start of the process opens it.
+
+If the log is replicated, and the store's copy of it is missing or damaged, other stores have whole
+copies. The store then asks for the election of another leader, up to `RESTARTS_MAX` failures in a
+row over all stores.
 """
 
 from collections.abc import Mapping
@@ -19,6 +23,7 @@ from enum import Enum, auto
 from anabranch.common.errors import (
     AnabranchError,
     Corrupt,
+    CorruptJournal,
     LogNotHere,
     LogNotSynced,
     NoRoom,
@@ -87,7 +92,8 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Stay closed, DISABLED or OFFLINE, until an operator or a new start of the process."""
+    """Stay closed: DISABLED or OFFLINE until an operator or a new start of the process, ELECTING
+    until a controller has found another leader."""
 
     restarts: int
     state: PlacementState
@@ -110,12 +116,21 @@ AFTER_FAILURE = (
     Rule((Unavailable, OutcomeUnknown, NoRoom, LogNotSynced), None, PlacementState.DISABLED),
     Rule((AnabranchError,), RESTARTS_MAX, PlacementState.DISABLED),
 )
+BAD_COPY = (LogNotHere, CorruptJournal)
+"""The errors that another copy of the log may not have."""
 
 
-def after_failure(error: AnabranchError, restarts: int, served_s: float) -> Restart | Stay:
-    """The next move for a container that ended after `restarts` earlier failures in a row."""
+def after_failure(
+    error: AnabranchError, restarts: int, served_s: float, *, replicated: bool = False
+) -> Restart | Stay:
+    """The next move for a container that ended after `restarts` earlier failures in a row.
+
+    `replicated`: whether stores replicate its log, so that others may have a whole copy.
+    """
     rule = next(rule for rule in AFTER_FAILURE if isinstance(error, rule.errors))
     failures = 1 if served_s >= SERVED_WELL_S else restarts + 1
+    if replicated and isinstance(error, BAD_COPY) and failures <= RESTARTS_MAX:
+        return Stay(failures, PlacementState.ELECTING)
     if rule.restarts_max is not None and failures > rule.restarts_max:
         return Stay(restarts, rule.then)
     return Restart(failures)

@@ -24,12 +24,14 @@ which log to look for:
     otherwise                                                  → a new one
 
 There, the store that closed a log deletes it once the placement names it no more. A placement that
-does not name the closed log is thus the reason not to continue it.
+does not name the closed log is thus the reason not to continue it. The same holds for a log that
+stores replicate: each store knows its own copy only.
 """
 
 from dataclasses import dataclass
 
 from anabranch.common.errors import LogNotHere
+from anabranch.common.model.cluster import REPLICATED
 from anabranch.common.tier2.manifest import LogBinding
 
 
@@ -52,12 +54,12 @@ def is_plain(placed: str, here: LogsHere) -> bool:
 
 
 def choose_log(
-    container: int, placed: str, here: LogsHere, newest: LogBinding | None
+    container: int, placed: str, here: LogsHere, newest: LogBinding | None, home: str = ""
 ) -> str | None:
     """The id of the log to open; None for a new one, before which a listed one is removed.
 
     `newest`: the log of the newest manifest, if there is one; ignored if the choice is plain.
-    Raises LogNotHere.
+    `home`: the place of the logs. Raises LogNotHere.
     """
     if is_plain(placed, here):
         return here.listed
@@ -67,6 +69,13 @@ def choose_log(
     if named is not None and named.log_id == here.listed and not named.closed:
         return here.listed
     if placed and (newest is None or not newest.closed):
+        if home == REPLICATED:
+            raise LogNotHere(
+                "this store has no copy of the container's log",
+                remedy="nothing, if another store has one: the controllers elect it; otherwise "
+                       f"`anabranch container explain {container}`",
+                container=container, log_id=placed,
+            )  # fmt: skip
         if not here.listing:
             raise LogNotHere(
                 "the container's log is not on the NATS servers",

@@ -1,10 +1,10 @@
 """Follows the placements, with one keeper for each container that is assigned to this node.
 
 It compares states and needs no history. A placement that names this node gets a keeper unless one
-is at work. If the placement names another node, the container ends at once and the keeper is
-cancelled; if it names a target, the keeper closes the container and leaves. A container that is
-disabled or offline is opened again when an operator enables it, which raises its container epoch,
-or when the process starts.
+is at work. If the placement names another node, or a controller elects the leader of its log, the
+container ends at once and the keeper is cancelled; if it names a target, the keeper closes the
+container and leaves. A container that is disabled or offline is opened again when an operator
+enables it, which raises its container epoch, or when the process starts.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.shell.container.pauses import BackOff
 from anabranch.segstore.shell.node.lifecycle import ContainerKeeper
-from anabranch.segstore.shell.node.placements import Placements
+from anabranch.segstore.shell.node.placements import Placements, hands_over
 from anabranch.segstore.shell.node.store import Store
 
 _log = structlog.get_logger(__name__)
@@ -86,7 +86,7 @@ class Assignments:
                 task.cancel()
             return
         if keeper is not None and container not in self._leaving:
-            keeper.note_target(placement.target)
+            keeper.note_target(placement.target, in_sync=hands_over(placement))
             keeper.note_epoch(placement.container_epoch)
             if placement.container_epoch <= keeper.gave_up_epoch:
                 return  # not enabled since; a late update of the watch changes nothing

@@ -13,7 +13,8 @@ Each step of an opening fences or proves a condition of the next one, hence this
         │               │                   │ after five in a row
         │               └─asked to leave    └──► disabled ─┐
         │                 └─► closed, released             ├── enabled by an operator ──► assigned
-        └──corruption, log or tier 2 not here──► offline ──┘
+        ├──corruption, log or tier 2 not here──► offline ──┘
+        └──no whole copy of a replicated log──► electing ──a controller──► assigned, anywhere
 
 `closing.py` closes a container.
 
@@ -25,7 +26,6 @@ If the log of one container fails, only that container is opened again. A failur
 of a sync of tier 2, ends the whole store, because the state of unsynced bytes is unknown.
 """
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -42,7 +42,7 @@ from anabranch.common.errors import (
     Unavailable,
     WrongHost,
 )
-from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.model.cluster import REPLICATED, Placement, PlacementState
 from anabranch.common.workflow.containment import naming_defects
 from anabranch.segstore.domain.container.life import (
     SERVED_WELL_S,
@@ -51,7 +51,9 @@ from anabranch.segstore.domain.container.life import (
     shared_log_pauses,
 )
 from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.node.closing import Leave, LeaveRequest
 from anabranch.segstore.shell.node.opening import Tiers, open_container
+from anabranch.segstore.shell.node.placements import hands_over
 from anabranch.segstore.shell.node.serving import named_error, serve_until_end
 from anabranch.segstore.shell.node.store import OpenContainer, Store
 from anabranch.segstore.shell.tables.parts import TableParts
@@ -110,7 +112,7 @@ class ContainerKeeper:
         self._taken: Placement | None = None
         self._log_id = ""
         """The log of the last opening."""
-        self._asked_to_leave = asyncio.Event()
+        self._leave_request = LeaveRequest()
         self.gave_up_epoch = 0
         """The container epoch under which the keeper gave up, until an operator enables the
         container."""
@@ -119,13 +121,10 @@ class ContainerKeeper:
         self.releasing = False
         """Whether the container is closed, and only its release is left to do."""
 
-    def note_target(self, target: str) -> None:
+    def note_target(self, target: str, *, in_sync: bool = False) -> None:
         """Note whether the placement asks the container to move to the node `target`, or, with
-        "", to stay."""
-        if target:
-            self._asked_to_leave.set()
-        else:
-            self._asked_to_leave.clear()
+        "", to stay. `in_sync`: whether the target can continue the log."""
+        self._leave_request.note(asked=bool(target), hands_over=in_sync)
 
     def note_epoch(self, container_epoch: int) -> None:
         """Note the epoch of the placement.
@@ -154,7 +153,8 @@ class ContainerKeeper:
             self._taken = None
             try:
                 with naming_defects("a loop of a container", OSError):
-                    if await self._open_and_serve() and not await self._release():
+                    left = await self._open_and_serve()
+                    if left is not None and not await self._release(left):
                         self._store.unassign(self._container)
                         return
             except WrongHost:
@@ -182,16 +182,16 @@ class ContainerKeeper:
     def _grown(self, unreachable: int) -> int:
         return min(unreachable, UNREACHABLE_MAX) if self._shared else unreachable
 
-    async def _open_and_serve(self) -> bool:
+    async def _open_and_serve(self) -> Leave | None:
         """Serve until the container ends. Raises the error that ended it.
 
-        Returns True if the container is closed and must be released.
+        Returns how the container left, if it is closed and must be released.
         """
         self._store.note_state(self._container, PlacementState.ASSIGNED)
         self._served_from_s = None
         lease = await self._around.session.joined()
         taken = self._taken = await self._tiers.placements.take_epoch(self._container)
-        self.note_target(taken.target)
+        self.note_target(taken.target, in_sync=hands_over(taken))
         if self._restarts is None:
             self._restarts = taken.restarts if self._shared else 0
         opened = await open_container(
@@ -220,33 +220,34 @@ class ContainerKeeper:
                 "container open", container=self._container, container_epoch=taken.container_epoch
             )
             forget = self._forget_failures if self._shared and taken.restarts else None
-            return await serve_until_end(opened, self._asked_to_leave, self._around, forget)
+            return await serve_until_end(opened, self._leave_request, self._around, forget)
         except AnabranchError as error:
             container.fail(error)
             raise
         finally:
             container.fail(Unavailable("the container is closing", container=self._container))
 
-    async def _release(self) -> bool:
+    async def _release(self, left: Leave) -> bool:
         """Release the closed container, retrying until it succeeds, because no other process can.
 
         Returns True if this store still owns it, as it does if the move was withdrawn.
         """
         self.releasing = True
         try:
-            return await self._release_closed()
+            return await self._release_closed(left)
         finally:
             self.releasing = False
 
-    async def _release_closed(self) -> bool:
+    async def _release_closed(self, left: Leave) -> bool:
         assert self._taken is not None
         attempts = 0
-        log = self._tiers.log
+        log, placements = self._tiers.log, self._tiers.placements
         if log.bound_to_store:
             await log.remove_log(self._container, self._log_id)
+        release = placements.hand_over if left is Leave.HANDED_OVER else placements.release
         while True:
             try:
-                released = await self._tiers.placements.release(self._taken)
+                released = await release(self._taken)
             except (Unavailable, OutcomeUnknown) as failure:
                 attempts += 1
                 self._log_failure("the container cannot be released yet", failure)
@@ -254,9 +255,9 @@ class ContainerKeeper:
                 continue
             _log.info("the container was released", container=self._container, to=released.owner)
             break
-        if not log.bound_to_store:
+        if not log.bound_to_store and left is Leave.FLUSHED:
             await self._remove_shared_log()
-        return self._tiers.placements.is_mine(released)
+        return placements.is_mine(released)
 
     async def _remove_shared_log(self) -> None:
         """Delete the closed log, which no other store continues since the placement was released.
@@ -312,7 +313,8 @@ class ContainerKeeper:
         taken = self._taken
         assert taken is not None
         assert self._restarts is not None
-        next_move = after_failure(error, self._restarts, served_s)
+        replicated = taken.log_home == REPLICATED
+        next_move = after_failure(error, self._restarts, served_s, replicated=replicated)
         self._restarts = next_move.restarts
         self._log_failure("the container failed", error)
         if isinstance(error, Defect):

@@ -115,7 +115,7 @@ async def _log_of(placement: Placement, tiers: Tiers) -> _Chosen:
     newest = await tiers.open_tier_two.newest_log(container)
     if newest is not None and newest.log_id != placement.log_id:
         here = await log.find_log(container, newest.log_id)
-    log_id = choose_log(container, placement.log_id, here, newest)
+    log_id = choose_log(container, placement.log_id, here, newest, log.journal_id)
     if log_id is None:
         if here.listing and here.listed is not None:
             _log.warning("removed an obsolete log", container=container, log=here.listed)

@@ -8,7 +8,12 @@ import structlog
 from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.surroundings import Surroundings
-from anabranch.segstore.shell.node.closing import close_container
+from anabranch.segstore.shell.node.closing import (
+    Leave,
+    LeaveRequest,
+    close_container,
+    stop_container,
+)
 from anabranch.segstore.shell.node.leftovers import end_leftovers
 from anabranch.segstore.shell.node.store import OpenContainer
 from anabranch.segstore.shell.tiering.eviction import evict
@@ -36,18 +41,18 @@ async def load(container: Container) -> None:
 
 async def serve_until_end(
     opened: OpenContainer,
-    asked: asyncio.Event,
+    request: LeaveRequest,
     around: Surroundings,
     also: Callable[[], Coroutine[None, None, None]] | None = None,
-) -> bool:
+) -> Leave | None:
     """Run the loops of a container until it ends, and `also`. Raises the error that ended
     it.
 
-    Returns True if it was `asked` to leave and is closed.
+    Returns how it left, if it was asked to leave and is closed; else None.
     """
     ended: AnabranchError | OSError | None = None
     async with asyncio.TaskGroup() as group:
-        closing = group.create_task(_close_when_asked(opened, asked, around))
+        closing = group.create_task(_close_when_asked(opened, request, around))
         beside = [
             group.create_task(opened.collector.run()),
             group.create_task(load(opened.container)),
@@ -69,24 +74,30 @@ async def serve_until_end(
         finally:
             for task in beside:
                 task.cancel()
-    if closing.done() and not closing.cancelled() and closing.result():
-        return True
-    if ended is not None:
+    left = closing.result() if closing.done() and not closing.cancelled() else None
+    if left is None and ended is not None:
         raise ended
-    return False
+    return left
 
 
 async def _close_when_asked(
-    opened: OpenContainer, asked: asyncio.Event, around: Surroundings
-) -> bool:
-    """Close and end the container. False if closing failed, which also ended the container."""
+    opened: OpenContainer, request: LeaveRequest, around: Surroundings
+) -> Leave | None:
+    """Close and end the container. None if closing failed, which also ended the container."""
     container = opened.container
-    await asked.wait()
-    _log.info("the container is closing, to leave this store", container=container.container)
+    await request.asked.wait()
+    leave = request.leave
+    _log.info(
+        "the container is closing, to leave this store",
+        container=container.container, how=leave.name.lower(),
+    )  # fmt: skip
     try:
-        await close_container(opened, around.clock, around.back_off_s)
+        if leave is Leave.HANDED_OVER:
+            await stop_container(opened, around.clock)
+        else:
+            await close_container(opened, around.clock, around.back_off_s)
     except (AnabranchError, OSError) as error:
         container.fail(named_error(error))
-        return False
+        return None
     container.fail(Unavailable("the container moves to another store"))
-    return True
+    return leave

@@ -13,3 +13,9 @@ def is_void(own: LogCopy, log_id: str, placement: Placement, *, dropped: bool) -
         return False
     other_log = bool(placement.log_id) and placement.log_id != log_id
     return dropped or other_log or own.node_id not in placement.replicas
+
+
+def is_candidate(node_id: str, log_id: str, placement: Placement, *, dropped: bool) -> bool:
+    """Whether the store reads the placement anew, because its copy of `log_id` may be void."""
+    other_log = bool(placement.log_id) and placement.log_id != log_id
+    return dropped or other_log or node_id not in placement.replicas
