@@ -12,8 +12,11 @@ from typing import Any, Protocol, TypeVar
 from anabranch.segstore.adapters.jetstream_log.log import StreamLog
 from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.memory_log import MemoryLog
+from anabranch.segstore.adapters.replicated_log.log import ReplicatedLog
 from anabranch.segstore.ports import ContainerLog, DurableDataLog
 from kit.log_driver import Callbacks, replay_of
+from kit.replica_world import ReplicaWorld
+from kit.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
 L = TypeVar("L", bound=DurableDataLog, covariant=True)
@@ -117,4 +120,35 @@ class ServerPlace:
             log.close()
         if self._end is not None:
             self._runner.run(self._end())
+        self._runner.close()
+
+
+class ReplicaPlace:
+    """The first of some stores that replicate logs to each other."""
+
+    def __init__(self, *nodes: str, journal_file_size: int = 0) -> None:
+        loop = VirtualTimeLoop()
+        self._runner = asyncio.Runner(loop_factory=lambda: loop)
+        self._runner.get_loop()
+        self._world = ReplicaWorld(loop, nodes, journal_file_size=journal_file_size)
+        self._store = self._world.stores[nodes[0]]
+        self._opened = False
+
+    def open(self) -> ReplicatedLog:
+        if self._opened:
+            self._store.restart()
+        self._opened = True
+        return self._store.log
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def settle(self) -> None:
+        self._runner.run(asyncio.sleep(0.5))
+
+    def replayed(self, log: ContainerLog, after_sequence: int = 0) -> dict[int, bytes]:
+        return self.call(replay_of(log, after_sequence))
+
+    def close(self) -> None:
+        self._world.end()
         self._runner.close()

@@ -30,8 +30,8 @@ VOLUMES_OF_IMAGES = {"redis:": "/data"}
 """Images of others → what they declare as a volume."""
 _REACHED_BY_OTHERS = ("nats_url", "nats_monitor_url", "bind", "health_bind")
 """Settings that work on the loopback address everywhere but in a container."""
-_WITH_LOGS_IN_NATS = ("nats_monitor_urls",)
-"""Such settings of a store with ``journal=jetstream``."""
+_BY_JOURNAL = {"jetstream": ("nats_monitor_urls",), "replicated": ("peer_bind",)}
+"""Such settings of a store with its logs in this place."""
 
 Compose = Mapping[str, Any]
 
@@ -101,8 +101,7 @@ def _misfits(settings: type[ServiceSettings], environment: Mapping[str, str]) ->
     }
     for variable in unknown_variables(settings, environment):
         yield f"{variable} names no setting"
-    shared = given.get("journal") == "jetstream"
-    reached = (*_REACHED_BY_OTHERS, *(_WITH_LOGS_IN_NATS if shared else ()))
+    reached = (*_REACHED_BY_OTHERS, *_BY_JOURNAL.get(given.get("journal", ""), ()))
     for field, about in settings.model_fields.items():
         variable = prefix + field.upper()
         if field in given:

@@ -12,10 +12,23 @@ from tidy.source import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 THREE: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "three.yml").read_text())
+REPLICATED: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "replicated.yml").read_text())
 LOOPBACK: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "loopback.yml").read_text())
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 PARTS = sorted(set(deployment.parts_of(COMPOSE).values()))
 SETTINGS = {part: deployment.settings_of(part) for part in PARTS}
+
+
+def merged(compose: dict[str, Any], beside: dict[str, Any]) -> dict[str, Any]:
+    """A compose file with one that changes variables alone, as Compose merges them."""
+    whole = deepcopy(compose)
+    for name, service in beside["services"].items():
+        assert service.keys() == {"environment"}
+        whole["services"][name]["environment"] |= service["environment"]
+    return whole
+
+
+COPIES = merged(THREE, REPLICATED)
 
 
 @pytest.fixture
@@ -24,7 +37,9 @@ def compose() -> dict[str, Any]:
     return deepcopy(COMPOSE)
 
 
-@pytest.mark.parametrize("compose", [COMPOSE, THREE], ids=["one", "three"])
+@pytest.mark.parametrize(
+    "compose", [COMPOSE, THREE, COPIES], ids=["one", "three", "three-replicated"]
+)
 def test_the_compose_files_fit_the_services(compose: dict[str, Any]) -> None:
     assert sorted(path.name for path in (ROOT / "services").iterdir()) == PARTS
     assert deployment.wrong_variables(compose, SETTINGS) == []
@@ -53,6 +68,27 @@ def test_the_file_with_three_of_each_loses_nothing_with_one_of_them() -> None:
         assert told["ANABRANCH_SEGSTORE_LOG_REPLICAS"] == 3
     advertised = {store["environment"]["ANABRANCH_SEGSTORE_ADVERTISE"] for store in stores}
     assert advertised == {f"{name}:9400" for name, part in parts.items() if part == "segstore"}
+
+
+def test_stores_that_replicate_logs_reach_each_other() -> None:
+    stores = [name for name, part in deployment.parts_of(COPIES).items() if part == "segstore"]
+    for name in stores:
+        told = COPIES["services"][name]["environment"]
+        assert told["ANABRANCH_SEGSTORE_JOURNAL"] == "replicated"
+        assert told["ANABRANCH_SEGSTORE_PEER_ADVERTISE"] == f"{name}:9401"
+    controllers = [
+        name for name, part in deployment.parts_of(COPIES).items() if part == "controller"
+    ]
+    for name in controllers:
+        told = COPIES["services"][name]["environment"]
+        assert told["ANABRANCH_CONTROLLER_REPLICATION"] == len(stores)
+
+
+def test_a_store_that_listens_for_other_stores_on_its_loopback_address_is_found() -> None:
+    compose = deepcopy(COPIES)
+    del compose["services"]["segstore-2"]["environment"]["ANABRANCH_SEGSTORE_PEER_BIND"]
+    [complaint] = deployment.wrong_variables(compose, SETTINGS)
+    assert "segstore-2: ANABRANCH_SEGSTORE_PEER_BIND is missing" in complaint
 
 
 def test_the_files_give_the_same_parts_the_same_rights() -> None:

@@ -51,6 +51,7 @@ def of_the_store(metrics: Metrics) -> None:
         dead=none,
     )
     store.watch_lease(lambda: True)
+    store.watch_replication(tuple)
     store.watch_journal(live_size=none, outstanding_s=none, ratios=dict, refused=Counter())
 
 
@@ -93,5 +94,5 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
         "change", "part", "job", "rule", "action", "verdict",
-        "reason", "direction",
+        "reason", "direction", "container", "replica",
     }  # fmt: skip

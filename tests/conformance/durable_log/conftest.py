@@ -1,4 +1,4 @@
-"""The places of logs: journals by both writers, memory, and streams of servers."""
+"""The places of logs: journals by both writers, memory, replicas, and streams of servers."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from anabranch.segstore.adapters.jetstream_log.sync_check import unchecked
 from anabranch.segstore.adapters.journal.journal import open_journal
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from kit.deferred_commits import DeferredCommits
-from kit.log_places import AnyPlace, OwnPlace, ServerPlace
+from kit.log_places import AnyPlace, OwnPlace, ReplicaPlace, ServerPlace
 from kit.rng import seeded
 from kit.sim_stream import SimClient, SimServers
 from kit.simdisk import SimDisk
@@ -131,7 +131,14 @@ def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnPlace]:
     place.close()
 
 
-@pytest.fixture(params=[*OWN, "stream-simulated", "stream-nats"])
+REPLICATED: dict[str, Callable[[], ReplicaPlace]] = {
+    "replicated-alone": lambda: ReplicaPlace("a"),
+    "replicated-three": lambda: ReplicaPlace("a", "b", "c"),
+    "replicated-journals": lambda: ReplicaPlace("a", "b", "c", journal_file_size=16 * FILE_SIZE),
+}
+
+
+@pytest.fixture(params=[*OWN, *REPLICATED, "stream-simulated", "stream-nats"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyPlace]:
     """Any place."""
     place: AnyPlace
@@ -139,6 +146,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyPlace]:
         place = _on_nats(request.getfixturevalue("nats_server").url)
     elif request.param == "stream-simulated":
         place = _on_simulated_servers()
+    elif request.param in REPLICATED:
+        place = REPLICATED[request.param]()
     else:
         place = OWN[request.param](tmp_path)
     yield place

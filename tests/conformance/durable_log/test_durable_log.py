@@ -1,5 +1,5 @@
-"""What every `ports.DurableDataLog` does: journals on both disks and by both writers, memory, and
-streams of servers."""
+"""What every `ports.DurableDataLog` does: journals on both disks and by both writers, memory,
+replicas, and streams of servers."""
 
 import pytest
 

@@ -14,8 +14,11 @@ def _settings(data_dir: Path, **more: object) -> SegstoreSettings:
     return SegstoreSettings.model_validate(given)
 
 
-def test_a_second_process_is_refused_until_the_first_one_has_ended(tmp_path: Path) -> None:
-    settings = _settings(tmp_path, journal="jetstream")
+@pytest.mark.parametrize("journal", ["jetstream", "replicated"])
+def test_a_second_process_is_refused_until_the_first_one_has_ended(
+    tmp_path: Path, journal: str
+) -> None:
+    settings = _settings(tmp_path, journal=journal)
     with locked_directory(settings) as former_may_run:
         assert not former_may_run
         with pytest.raises(DirectoryInUse), locked_directory(settings):

@@ -7,6 +7,7 @@ import pytest
 from anabranch.common.errors import InvalidSetting
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.wiring import check_settings
+from anabranch.segstore.wiring.log import check_kind
 
 
 def _settings(data_dir: Path, **more: str) -> SegstoreSettings:
@@ -48,12 +49,15 @@ def test_a_store_in_memory_is_refused_where_a_journal_is(tmp_path: Path) -> None
         check_settings(_settings(tmp_path, journal="memory", tier2_url="memory:"))
 
 
-def test_a_log_that_outlives_the_machine_refuses_a_tier_2_that_does_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("journal", ["jetstream", "replicated"])
+def test_a_log_that_outlives_the_machine_refuses_a_tier_2_that_does_not(
+    tmp_path: Path, journal: str
+) -> None:
     with pytest.raises(InvalidSetting, match="outlive") as refused:
-        check_settings(_settings(tmp_path, journal="jetstream"))
+        check_settings(_settings(tmp_path, journal=journal))
     assert "ANABRANCH_SEGSTORE_TIER2_LOSS=accepted" in refused.value.remedy
-    check_settings(_settings(tmp_path, journal="jetstream", tier2_loss="accepted"))
-    check_settings(_settings(tmp_path, journal="jetstream", tier2_url="s3://bucket"))
+    check_settings(_settings(tmp_path, journal=journal, tier2_loss="accepted"))
+    check_settings(_settings(tmp_path, journal=journal, tier2_url="s3://bucket"))
 
 
 def test_a_url_with_a_secret_is_refused_before_settings_are_logged(tmp_path: Path) -> None:
@@ -76,3 +80,15 @@ def test_the_options_of_an_object_store_are_set_one_by_one_or_as_json(
     with pytest.raises(InvalidSetting) as refused:
         SegstoreSettings.from_environment()
     assert "hush" not in str(refused.value.to_body())
+
+
+@pytest.mark.parametrize(("journal", "name"), [("disk", "a-log.a-copy"), ("replicated", "a-log")])
+def test_a_journal_with_logs_of_another_kind_is_refused(
+    tmp_path: Path, journal: str, name: str
+) -> None:
+    settings = _settings(tmp_path, journal=journal)
+    with pytest.raises(InvalidSetting, match="another kind"):
+        check_kind({3: name}, settings)
+    check_kind({}, settings)
+    other = "replicated" if journal == "disk" else "disk"
+    check_kind({3: name}, _settings(tmp_path, journal=other))

@@ -75,44 +75,59 @@ def test_a_format_that_a_loss_of_power_emptied_is_written_again(tmp_path: Path, 
         assert (tmp_path / "segstore" / "journal").read_text() == "acknowledged"
 
 
-OTHER_CHOICES = [Choices(3, "jetstream"), Choices(3, "journal"), Choices(1, "jetstream")]
+OTHER_CHOICES = [
+    Choices(3, "jetstream"),
+    Choices(3, "journal"),
+    Choices(1, "jetstream"),
+    Choices(1, "replicated", 3),
+]
+
+
+def wish_for(choices: Choices) -> Wish:
+    if choices.log == "replicated":
+        return Wish(choices.nats_count, replication=choices.replication)
+    log: Log = "journal" if choices.log == "journal" else "jetstream"
+    return Wish(choices.nats_count, log)
 
 
 @pytest.mark.parametrize("choices", [Choices(), *OTHER_CHOICES])
 def test_the_choices_of_a_new_directory_are_kept_for_later_starts(
     tmp_path: Path, choices: Choices
 ) -> None:
-    with claim(tmp_path, Wish(choices.nats_count, choices.log)) as directory:
+    with claim(tmp_path, wish_for(choices)) as directory:
         assert directory.choices == choices
 
     with claim(tmp_path) as directory:
         assert directory.choices == choices
-    with claim(tmp_path, Wish(choices.nats_count, choices.log)) as directory:
+    with claim(tmp_path, wish_for(choices)) as directory:
         assert directory.choices == choices
     folders = {path.name for path in tmp_path.glob("nats*")}
     assert folders == {"nats", "nats-2", "nats-3"} if choices.nats_count == 3 else {"nats"}
 
 
 @pytest.mark.parametrize(
-    ("made", "count", "log", "option"),
+    ("made", "wish", "option"),
     [
-        (Choices(), 3, None, "--nats 1"),
-        (Choices(), None, "jetstream", "--log journal"),
-        (Choices(3, "jetstream"), 1, None, "--nats 3"),
-        (Choices(3, "jetstream"), 3, "journal", "--log jetstream"),
-        (Choices(3, "jetstream"), 1, "journal", "--nats 3"),
+        (Choices(), Wish(3), "--nats 1"),
+        (Choices(), Wish(log="jetstream"), "--log journal"),
+        (Choices(3, "jetstream"), Wish(1), "--nats 3"),
+        (Choices(3, "jetstream"), Wish(3, "journal"), "--log jetstream"),
+        (Choices(3, "jetstream"), Wish(1, "journal"), "--nats 3"),
+        (Choices(), Wish(replication=3), "--log journal"),
+        (Choices(1, "replicated", 3), Wish(log="journal"), "--replication 3"),
+        (Choices(1, "replicated", 3), Wish(replication=2), "--replication 3"),
     ],
 )
 def test_another_choice_is_refused_and_nothing_is_touched(
-    tmp_path: Path, made: Choices, count: int | None, log: Log | None, option: str
+    tmp_path: Path, made: Choices, wish: Wish, option: str
 ) -> None:
-    with claim(tmp_path, Wish(made.nats_count, made.log)):
+    with claim(tmp_path, wish_for(made)):
         pass
     before = sorted(tmp_path.rglob("*"))
 
     with (
         pytest.raises(InvalidSetting, match="another choice") as refused,
-        claim(tmp_path, Wish(count, log)),
+        claim(tmp_path, wish),
     ):
         raise AssertionError("must not be claimed")
 
@@ -136,7 +151,7 @@ def test_a_directory_of_an_older_release_has_one_server_and_journals(
 
 def test_an_older_release_refuses_a_directory_that_it_would_read_wrongly(tmp_path: Path) -> None:
     for number, choices in enumerate(OTHER_CHOICES):
-        with claim(tmp_path / str(number), Wish(choices.nats_count, choices.log)) as directory:
+        with claim(tmp_path / str(number), wish_for(choices)) as directory:
             told = json.loads((directory.root / "format").read_text())
         assert told["format"] > PLAIN_FORMAT
 

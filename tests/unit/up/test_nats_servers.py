@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli.up.choices import Wish
-from anabranch.cli.up.command import up
+from anabranch.cli.up.command import Logs, up
 from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, NatsPorts, NatsProbe, cluster_parts
 from anabranch.common.errors import InvalidSetting
@@ -61,6 +61,7 @@ def test_every_service_knows_all_nats_servers(tmp_path: Path) -> None:
         (Wish(), "disk", None, None),
         (Wish(3), "disk", None, None),
         (Wish(1, "jetstream"), "jetstream", "1", "accepted"),
+        (Wish(replication=3), "replicated", None, "accepted"),
     ],
 )
 def test_the_kind_of_log_reaches_the_stores(
@@ -86,7 +87,7 @@ def test_a_number_of_nats_servers_that_makes_no_sense_is_refused(
 
 def test_an_ephemeral_cluster_has_no_logs_in_jetstream() -> None:
     with pytest.raises(InvalidSetting, match="keeps no logs") as refused:
-        up(ephemeral=True, log="jetstream")
+        up(ephemeral=True, logs=Logs(log="jetstream"))
     assert refused.value.remedy == "omit --log or --ephemeral"
 
 
@@ -95,3 +96,42 @@ def test_another_choice_than_that_of_the_directory_is_refused(tmp_path: Path) ->
         pass
     with pytest.raises(InvalidSetting, match="another choice"):
         up(data_dir=tmp_path, nats=3)
+
+
+def test_the_number_of_replicas_reaches_the_controllers(tmp_path: Path) -> None:
+    with claim(tmp_path, Wish(replication=3)) as directory:
+        plan = ClusterPlan(directory, Path("/bin/nats"), 21000, 3, 4, 8, LOGIN)
+        controller = cluster_parts(plan)[1].environment
+
+    assert controller["ANABRANCH_CONTROLLER_REPLICATION"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("logs", "spus", "words"),
+    [
+        (Logs(replication=3), 1, "need as many stores"),
+        (Logs(replication=3), 2, "need as many stores"),
+        (Logs(replication=0), 3, "1 to 7 replicas"),
+        (Logs(replication=8), 9, "1 to 7 replicas"),
+        (Logs("jetstream", 3), 3, "journals of several stores"),
+    ],
+)
+def test_replicas_that_make_no_sense_are_refused(
+    tmp_path: Path, logs: Logs, spus: int, words: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=words):
+        up(data_dir=tmp_path / "new", spus=spus, logs=logs)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_ephemeral_cluster_has_no_replicas() -> None:
+    with pytest.raises(InvalidSetting, match="keeps no logs"):
+        up(ephemeral=True, spus=3, logs=Logs(replication=3))
+
+
+def test_a_directory_with_replicas_is_not_started_with_fewer_stores(tmp_path: Path) -> None:
+    with claim(tmp_path, Wish(replication=3)):
+        pass
+    with pytest.raises(InvalidSetting, match="need as many stores") as refused:
+        up(data_dir=tmp_path)
+    assert "--spus 3" in refused.value.remedy

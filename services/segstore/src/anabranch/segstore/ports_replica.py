@@ -1,7 +1,8 @@
-"""Ports of the replicated log: the register of its ISR, and the ways to the copies of other stores.
+"""Ports of the replicated log: the register of its ISR, and the ways to other stores' copies.
 
-docs/adr/0014-how-stores-replicate-a-log.md describes the roles. The owner of a container is the *leader* of its log; it
-asks the other stores for promises, rewinds or resets their copies, and sends them messages.
+docs/adr/0014-how-stores-replicate-a-log.md describes the roles. The owner of a container is the
+*leader* of its log; it asks the other stores for promises, rewinds or resets their copies, and
+sends them messages.
 """
 
 from collections.abc import Sequence
@@ -148,7 +149,9 @@ class CopyCaller(Protocol):
 class CopyHost(Protocol):
     """The copies of this store, as leaders and controllers use them. See `CopyLink`.
 
-    A caller that is gone calls `lost`; its epochs stay promised.
+    A copy obeys one caller at a time, the one that promised last. It refuses the calls of another
+    one, because they may have been on their way for a long time. A caller that is gone calls
+    `lost`; its epochs stay promised.
     """
 
     async def promise(
@@ -157,14 +160,68 @@ class CopyHost(Protocol):
         """`CopyLink.promise`. Without a caller, no message may follow: a controller asks."""
         ...
 
-    async def rewind(self, container: int, container_epoch: int, to: Link) -> None: ...
+    async def rewind(
+        self, container: int, container_epoch: int, to: Link, caller: CopyCaller
+    ) -> None: ...
 
     async def reset(
         self, container: int, log_id: str, container_epoch: int, base: Link, caller: CopyCaller
     ) -> CopyState: ...
 
-    def append(self, container: int, container_epoch: int, message: bytes) -> None: ...
+    def append(
+        self, container: int, container_epoch: int, message: bytes, caller: CopyCaller
+    ) -> None: ...
 
-    def release(self, container: int, container_epoch: int, sequence: int) -> None: ...
+    def release(
+        self, container: int, container_epoch: int, sequence: int, caller: CopyCaller
+    ) -> None: ...
 
     def lost(self, caller: CopyCaller) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFacts:
+    """A follower as its leader sees it. `copy_id`: "" while no copy is connected.
+
+    `lag_bytes`: messages that it has not acknowledged. `lag_ms`: the age of the oldest of these, or
+    the time since the copy was last up to date.
+    """
+
+    node_id: str
+    copy_id: str
+    in_sync: bool
+    connected: bool
+    lag_bytes: int
+    lag_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationFacts:
+    """The replication of a log, as its leader sees it. `isr`: the confirmed members."""
+
+    container: int
+    container_epoch: int
+    leader: LogCopy
+    isr: frozenset[LogCopy]
+    isr_min: int
+    followers: tuple[FollowerFacts, ...]
+
+
+class ReplicatedLogs(Protocol):
+    """The calls of a log of replicated containers beside those of `DurableDataLog`."""
+
+    def continue_above(self, container: int, applied_sequence: int) -> None:
+        """Tier 2 has the container's operations up to here; call it before `open_log`.
+
+        If the copy that leads lacks some of them, because an operator had it elected, the log goes
+        on above them.
+        """
+        ...
+
+    def replicas_changed(self, container: int, container_epoch: int, replicas: Replicas) -> None:
+        """The placement names these replicas under this epoch; others leave the ISR."""
+        ...
+
+    def describe(self, container: int) -> ReplicationFacts | None:
+        """The replication of a log that this store leads; None for others."""
+        ...

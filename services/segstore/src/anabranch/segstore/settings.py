@@ -30,10 +30,10 @@ class SegstoreSettings(NatsSettings):
     """Empty: the directory ``tier2`` in the data directory."""
     tier2_options: ObjectOptions = ObjectOptions()
     """For tier 2 in an object store: as JSON, or one by one as ``…_TIER2_OPTIONS__ENDPOINT``."""
-    journal: Literal["disk", "memory", "jetstream"] = "disk"
+    journal: Literal["disk", "memory", "jetstream", "replicated"] = "disk"
     """The home of the containers' logs. ``memory``: the store keeps nothing and writes no file; it
     requires the tier 2 ``memory:``. ``jetstream``: one NATS stream per container, so that any store
-    can open it."""
+    can open it. ``replicated``: the journals of several stores, of which each can open it."""
     log_replicas: Annotated[Literal[1, 3], BeforeValidator(as_number)] = 1
     """The servers that store each log that is created, for ``journal=jetstream``."""
     log_sync: Literal["checked", "unchecked"] = "checked"
@@ -42,7 +42,13 @@ class SegstoreSettings(NatsSettings):
     """The monitoring URLs of all NATS servers that store logs, separated by commas."""
     tier2_loss: Literal["refused", "accepted"] = "refused"
     """Whether a log that outlives this machine may have a tier 2 that is lost with it: with
-    ``journal=jetstream``, a tier 2 in a directory requires ``accepted``."""
+    ``journal=jetstream`` and ``journal=replicated``, a tier 2 in a directory requires
+    ``accepted``."""
+    peer_bind: str = "127.0.0.1:0"
+    """Where the store listens for other stores, for ``journal=replicated``."""
+    peer_advertise: str = ""
+    """host:port that the store announces to other stores; empty: the address on which it listens
+    for them."""
     rack: str = ""
     """The failure domain of this machine, such as its rack or zone, over which the containers of a
     dead store are spread."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_programs
-from anabranch.cli.up.choices import NATS_COUNTS, Log, Wish
+from anabranch.cli.up.choices import NATS_COUNTS, REPLICATION_MAX, Log, Wish
 from anabranch.cli.up.credentials import kept_credentials
 from anabranch.cli.up.directory import DataDirectory, Endpoints, claim, numbered
 from anabranch.cli.up.parts import (
@@ -77,6 +77,9 @@ class UpSettings:
     log: Log | None = None
     """The place of the containers' logs; None: that of the data directory, `journal` for a new
     one."""
+    replication: int | None = None
+    """The number of stores that have a copy of each log; None: that of the data directory, whose
+    logs have no copies unless this was chosen."""
 
     @property
     def ephemeral(self) -> bool:
@@ -175,9 +178,10 @@ async def embedded_cluster(
     _check(settings)
     with (
         _root(settings) as root,
-        claim(root, Wish(settings.nats_count, settings.log)) as directory,
+        claim(root, _wish(settings)) as directory,
         place_for_sockets(directory.folder("run")) as sockets,
     ):
+        _check_replication(directory.choices.replication, settings.store_count)
         drawn = await _plan(settings, directory, sockets, system_rng())
         endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
@@ -189,6 +193,10 @@ async def embedded_cluster(
                 yield cluster
         finally:
             directory.withdraw()
+
+
+def _wish(settings: UpSettings) -> Wish:
+    return Wish(settings.nats_count, settings.log, settings.replication)
 
 
 @contextlib.contextmanager
@@ -322,6 +330,8 @@ def _check(settings: UpSettings) -> None:
         raise InvalidSetting(
             "a cluster on one machine has 1 or 3 NATS servers", count=settings.nats_count
         )
+    if settings.replication is not None:
+        _check_replicas(settings, settings.replication)
     if settings.ephemeral and settings.log == "jetstream":
         raise InvalidSetting(
             "an ephemeral cluster keeps no logs, so none can be in JetStream",
@@ -334,6 +344,36 @@ def _check(settings: UpSettings) -> None:
         )
     if settings.tier2_url:
         _check_tier2(settings)
+
+
+def _check_replicas(settings: UpSettings, replication: int) -> None:
+    if not 1 <= replication <= REPLICATION_MAX:
+        raise InvalidSetting(
+            f"a log has 1 to {REPLICATION_MAX} replicas", setting="replication", count=replication
+        )
+    if settings.log is not None:
+        raise InvalidSetting(
+            "logs with replicas are in the journals of several stores",
+            remedy="omit --log or --replication",
+            log=settings.log,
+        )
+    if settings.ephemeral:
+        raise InvalidSetting(
+            "an ephemeral cluster keeps no logs, so none has replicas",
+            remedy="omit --replication or --ephemeral",
+        )
+    _check_replication(replication, settings.store_count)
+
+
+def _check_replication(replication: int, store_count: int) -> None:
+    """Raises InvalidSetting if there are fewer stores than replicas of each log."""
+    if store_count < replication:
+        raise InvalidSetting(
+            f"each log has {replication} replicas, which need as many stores",
+            remedy=f"start the cluster with --spus {replication} or more",
+            replication=replication,
+            stores=store_count,
+        )
 
 
 def _check_tier2(settings: UpSettings) -> None:

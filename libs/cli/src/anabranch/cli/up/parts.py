@@ -241,6 +241,7 @@ def _controller(plan: ClusterPlan, name: str) -> PartSpec:
             "ANABRANCH_CONTROLLER_REDIS_URL": plan.redis_url,
             "ANABRANCH_CONTROLLER_HEALTH_BIND": f"{LOOPBACK}:0",
             "ANABRANCH_CONTROLLER_CONTAINER_COUNT": str(plan.container_count),
+            **_replication_variables(plan),
             # An ephemeral tier 2 is in the store's memory, so no reader could use an export.
             "ANABRANCH_CONTROLLER_TIER2_URL": "" if plan.ephemeral else plan.tier2_url,
         },
@@ -269,15 +270,24 @@ def _log_variables(plan: ClusterPlan) -> dict[str, str]:
     """The variables of a store about the place of its containers' logs."""
     if plan.ephemeral:
         return {"ANABRANCH_SEGSTORE_JOURNAL": "memory"}
+    # The stores share this machine: a tier 2 in a directory dies when the logs do.
+    loss = {"ANABRANCH_SEGSTORE_TIER2_LOSS": "accepted"}
     if plan.directory.choices.log == "journal":
         return {"ANABRANCH_SEGSTORE_JOURNAL": "disk"}
+    if plan.directory.choices.log == "replicated":
+        return {"ANABRANCH_SEGSTORE_JOURNAL": "replicated", **loss}
     return {
         "ANABRANCH_SEGSTORE_JOURNAL": "jetstream",
         "ANABRANCH_SEGSTORE_LOG_REPLICAS": str(len(plan.nats_servers)),
         "ANABRANCH_SEGSTORE_NATS_MONITOR_URLS": plan.nats_monitor_url,
-        # The stores share this machine: a tier 2 in a directory dies when the logs do.
-        "ANABRANCH_SEGSTORE_TIER2_LOSS": "accepted",
+        **loss,
     }
+
+
+def _replication_variables(plan: ClusterPlan) -> dict[str, str]:
+    """The variables of a controller about the replicas of the containers' logs."""
+    replication = plan.directory.choices.replication
+    return {"ANABRANCH_CONTROLLER_REPLICATION": str(replication)} if replication else {}
 
 
 def _gateway(plan: ClusterPlan) -> PartSpec:

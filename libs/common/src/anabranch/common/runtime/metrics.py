@@ -3,7 +3,8 @@
 Counters and gauges are read on demand: their callbacks return plain integers that the code keeps
 anyway, so counting costs an addition. Only histograms record each value, which takes some
 microseconds: once per request or group commit, never per event. Labels have few values, such as
-kinds, codes and routes, and never the name of a stream or segment.
+kinds, codes and routes, at most the containers of a store, and never the name of a stream or
+segment.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

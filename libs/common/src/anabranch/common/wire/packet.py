@@ -16,12 +16,13 @@ receiver closes the connection, because nothing after it can be trusted.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from anabranch.common.errors import BadPacket
+from anabranch.common.storage.ports import Buffer
 
 PROTOCOL_VERSION = 1
 PROTOCOL_VERSION_OLDEST = 1
@@ -55,6 +56,21 @@ def encode_packet(
     )
     head = b"".join((start, struct.pack("<I", crc32c(meta, crc32c(start))), meta))
     return [head, payload] if payload else [head]
+
+
+def encode_gathered(
+    kind: int, request_id: int, meta: bytes, payload: Sequence[Buffer]
+) -> list[Buffer]:
+    """Like `encode_packet`, with a payload that consists of several buffers."""
+    assert len(meta) <= META_SIZE_BYTES_MAX
+    size = sum(map(len, payload))
+    payload_crc = 0
+    for piece in payload:
+        payload_crc = crc32c(piece, payload_crc)
+    length = HEADER_SIZE_BYTES - _LENGTH_SIZE_BYTES + len(meta) + size
+    start = _HEADER_START.pack(length, kind, 0, len(meta), request_id, payload_crc)
+    head = b"".join((start, struct.pack("<I", crc32c(meta, crc32c(start))), meta))
+    return [head, *payload]
 
 
 PARTS_MAX = 1024

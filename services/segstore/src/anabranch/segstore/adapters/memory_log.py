@@ -101,6 +101,15 @@ class MemoryLog:
         """Container → log id."""
         return self._kept.logs
 
+    def highest_epoch(self, container: int) -> int:
+        """The highest container epoch under which a log of the container was opened here."""
+        return self._epochs.get(container, 0)
+
+    def oldest_sequence(self, container: int) -> int:
+        """The first operation of the container's frames that were not released; 0 without one."""
+        entries = self._kept.entries.get(container)
+        return entries[0].first_sequence if entries else 0
+
     async def find_log(self, container: int, log_id: str) -> LogsHere:  # noqa: ARG002
         """See `DurableDataLog`."""
         return LogsHere(self._kept.logs.get(container), bool(self._kept.entries.get(container)))

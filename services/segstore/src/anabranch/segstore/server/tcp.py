@@ -10,7 +10,6 @@ packet, it sends a Failed packet with the reason, so that no client waits in vai
 """
 
 import asyncio
-import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -22,9 +21,7 @@ from anabranch.common.errors import (
     BadPacket,
     ConnectionLost,
     Invalid,
-    InvalidSetting,
     Overloaded,
-    PortInUse,
     Unavailable,
     UnsupportedProtocol,
 )
@@ -60,6 +57,7 @@ from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.tables import TableDesk
 from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.server.admission import Admission
+from anabranch.segstore.server.listening import listen
 from anabranch.segstore.server.room import SMALL_SIZE_BYTES, HalfPacket
 from anabranch.segstore.shell.container.throttle import Throttle
 from anabranch.segstore.shell.memory.tail import CallLater
@@ -362,19 +360,10 @@ class TcpServer:
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Listen; port 0 takes any free one. Raises PortInUse, InvalidSetting."""
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                lambda: Connection(self._served, self._admission), host, port
-            )
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUse("the port is taken", host=host, port=port) from error
-            raise InvalidSetting(
-                "cannot listen on the address", host=host, port=port, cause=str(error)
-            ) from error
-        bound = self._server.sockets[0].getsockname()
-        return Endpoint(host, bound[1])
+        self._server, endpoint = await listen(
+            lambda: Connection(self._served, self._admission), host, port
+        )
+        return endpoint
 
     @property
     def connection_count(self) -> int:

@@ -4,10 +4,13 @@ Both live in the data directory. A store with `journal=memory` keeps its log in 
 new node id at every start. With `journal=jetstream` the logs are streams on the NATS servers, over
 a connection of their own, and only the node id is in the data directory. The store locks the
 directory all the same: two processes must not have one node id.
+
+With `journal=replicated` the journal holds copies of logs, and `replication.py` builds the log on
+it. A journal never holds both kinds, because neither kind of store finds the logs of the other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from nats.aio.client import Client
 
 from anabranch.common.adapters.local_disk import lock_directory, prepare_directory
 from anabranch.common.adapters.nats_connection import close_nats
-from anabranch.common.errors import NodeIdMissing
+from anabranch.common.errors import InvalidSetting, NodeIdMissing
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.jetstream_log.log import StreamLog
@@ -30,6 +33,7 @@ from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.recovery import OpenReport
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.tracing import Commits
@@ -87,12 +91,12 @@ async def _opened_streams(
 
 @contextmanager
 def locked_directory(settings: SegstoreSettings) -> Iterator[bool]:
-    """Hold the lock on the data directory of a store whose logs are elsewhere. Yields whether
-    another process holds it, which `take_over` permits.
+    """Hold the lock on the data directory of a store whose logs other stores can open. Yields
+    whether another process holds it, which `take_over` permits.
 
     A journal has a lock of its own. Raises DirectoryInUse, DirectoryUnusable.
     """
-    if settings.journal != "jetstream":
+    if settings.journal not in ("jetstream", "replicated"):
         yield False
         return
     disk = prepare_directory(settings.data_dir)
@@ -130,9 +134,27 @@ def _opened_own(
     )
     try:
         _log_opening(journal.journal.report)
+        check_kind(journal.journal.logs(), settings)
         yield journal.journal
     finally:
         journal.close()
+
+
+def check_kind(logs: Mapping[int, str], settings: SegstoreSettings) -> None:
+    """Refuse a journal whose logs are of another kind. `logs`: container → id. Raises
+    InvalidSetting."""
+    replicated = settings.journal == "replicated"
+    others = [found for found, name in logs.items() if bool(parse_copy_name(name)) != replicated]
+    if not others:
+        return
+    kind = "disk" if replicated else "replicated"
+    raise InvalidSetting(
+        "the journal holds logs of another kind, which this store would not find",
+        remedy=f"set ANABRANCH_SEGSTORE_JOURNAL={kind}; to change the kind, move the containers to "
+        "new stores",
+        data_dir=str(settings.data_dir),
+        containers=",".join(map(str, sorted(others)[:8])),
+    )
 
 
 def _log_opening(report: OpenReport) -> None:

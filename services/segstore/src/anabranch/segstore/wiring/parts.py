@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nats.aio.client import Client
 
@@ -16,6 +17,9 @@ from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.container.pauses import BackOff
 from anabranch.segstore.shell.container.tracing import Commits, StoreTracing
+
+if TYPE_CHECKING:
+    from anabranch.segstore.wiring.replication import Replication
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Parts:
     metrics: StoreMetrics
     commits: Commits
     tracing: StoreTracing | None
+    replication: "Replication | None" = None
+    """The parts of a store that replicates logs; `log` is then the replicated log."""
 
     def objects(self, bucket: str) -> JetStreamObjectStore:
         return JetStreamObjectStore(self.client, self.clock, bucket)

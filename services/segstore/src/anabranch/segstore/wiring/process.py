@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -35,6 +36,7 @@ from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from anabranch.segstore.wiring.buckets import learn_count
 from anabranch.segstore.wiring.ending import close_door, drain, end_tasks
 from anabranch.segstore.wiring.parts import Parts, call_later
+from anabranch.segstore.wiring.replication import opened_replication
 from anabranch.segstore.wiring.settings_check import advertised, tcp_limits, throttle_limits
 from anabranch.segstore.wiring.tables import table_parts
 from anabranch.segstore.wiring.watching import journal_watch, load_reporter, watch_metrics
@@ -71,7 +73,7 @@ class Process:
                 store = Store(
                     count, on_changed=self._changed.set, metrics=parts.metrics, catch_up=catch_up
                 )
-                await self._serve(store, cache, group)
+                await self._open_and_serve(store, cache, group)
             stopper.cancel()
         if self._failure is not None:
             raise self._failure
@@ -92,7 +94,18 @@ class Process:
             return None
         return asking.result()
 
-    async def _serve(self, store: Store, cache: Cache, group: asyncio.TaskGroup) -> None:
+    async def _open_and_serve(self, store: Store, cache: Cache, group: asyncio.TaskGroup) -> None:
+        """Serve with the log that other stores can open, if the store replicates logs."""
+        session = self._session(store)
+        replicating = opened_replication(self._parts, session, store, self._fail)
+        async with replicating as replication:
+            if replication is not None:
+                self._parts = replace(self._parts, log=replication.log, replication=replication)
+            await self._serve(store, cache, session, group)
+
+    async def _serve(
+        self, store: Store, cache: Cache, session: StoreSession, group: asyncio.TaskGroup
+    ) -> None:
         parts, settings = self._parts, self._parts.settings
         log = parts.log
         throttle = Throttle(
@@ -119,7 +132,6 @@ class Process:
         )
         server = TcpServer(served)
         endpoint = advertised(settings, await server.start(*parse_bind(settings.bind)))
-        session = self._session(store)
         announcement = self._announcement(endpoint, session)
         watch_metrics(parts, throttle, cache, store, server)
         door = NatsDoor(parts.client, ControlDesk(store=store, spawn=spawn), throttle)
@@ -145,7 +157,8 @@ class Process:
     def _session(self, store: Store) -> StoreSession:
         """The session; it has a lease if other stores can open the containers."""
         parts = self._parts
-        lease_s = 0.0 if parts.log.bound_to_store else LEASE_S
+        replicates = parts.settings.journal == "replicated"
+        lease_s = LEASE_S if replicates or not parts.log.bound_to_store else 0.0
         session = StoreSession(parts.session, lease_s, parts.clock, store.end_all)
         if lease_s:
             parts.metrics.watch_lease(lambda: session.held)
@@ -153,7 +166,13 @@ class Process:
 
     def _announcement(self, endpoint: Endpoint, session: StoreSession) -> Announcement:
         parts = self._parts
-        node = NodeRecord(parts.node_id, endpoint, parts.log.journal_id, rack=parts.settings.rack)
+        node = NodeRecord(
+            parts.node_id,
+            endpoint,
+            parts.log.journal_id,
+            rack=parts.settings.rack,
+            peer=parts.replication.endpoint if parts.replication else None,
+        )
         return Announcement(
             parts.objects(subjects.NODES_BUCKET),
             node,
@@ -196,7 +215,8 @@ class Process:
             ),
         )
         open_tier_two = OpenContainerTierTwo(parts.storage, parts.ids, parts.clock, tier_two_limits)
-        tiers = Tiers(parts.log, open_tier_two, placements, parts.ids)
+        replicated = parts.replication.log if parts.replication else None
+        tiers = Tiers(parts.log, open_tier_two, placements, parts.ids, replicated)
         limits = FlushLimits(bytes_max=settings.flush_bytes, age_s_max=settings.flush_age_s)
 
         tables = table_parts(parts, store.catch_up)

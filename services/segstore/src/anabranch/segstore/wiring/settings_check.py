@@ -30,7 +30,8 @@ def check_settings(settings: SegstoreSettings) -> None:
             tier2=settings.tier2,
         )
     in_directory = isinstance(tier_two, DirectoryLocation)
-    if settings.journal == "jetstream" and in_directory and settings.tier2_loss == "refused":
+    outlives = settings.journal in ("jetstream", "replicated")
+    if outlives and in_directory and settings.tier2_loss == "refused":
         raise InvalidSetting(
             "the containers' logs outlive this machine, but tier 2 is in a directory",
             remedy="set ANABRANCH_SEGSTORE_TIER2_URL to an object store; if the directory is on "
@@ -38,10 +39,12 @@ def check_settings(settings: SegstoreSettings) -> None:
             "ANABRANCH_SEGSTORE_TIER2_LOSS=accepted",
             tier2=settings.tier2,
         )
-    if settings.journal != "disk" and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
+    has_journal = settings.journal in ("disk", "replicated")
+    if not has_journal and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
         raise InvalidSetting(
             "the data directory holds a journal, which a store without one would not read",
-            remedy="set ANABRANCH_SEGSTORE_JOURNAL=disk, or name another directory",
+            remedy="set ANABRANCH_SEGSTORE_JOURNAL to disk or replicated, as it was, or name "
+            "another directory",
             data_dir=str(settings.data_dir),
         )
 
@@ -68,7 +71,16 @@ def tcp_limits(settings: SegstoreSettings) -> TcpLimits:
 def advertised(settings: SegstoreSettings, bound: Endpoint) -> Endpoint:
     """The endpoint that the store announces to clients. Port 0 stands for the port it listens
     on."""
-    if not settings.advertise:
+    return _announced(settings.advertise, bound)
+
+
+def peer_advertised(settings: SegstoreSettings, bound: Endpoint) -> Endpoint:
+    """The endpoint that the store announces to other stores. Port 0 as for clients."""
+    return _announced(settings.peer_advertise, bound)
+
+
+def _announced(address: str, bound: Endpoint) -> Endpoint:
+    if not address:
         return bound
-    host, port = parse_bind(settings.advertise)
+    host, port = parse_bind(address)
     return Endpoint(host, port or bound.port)

@@ -42,6 +42,9 @@ def watch_metrics(
         granules=lambda: store.catch_up.ahead.outcomes,
         dead=lambda: sum(opened.tier_two.dead_bytes for opened in store.open_containers()),
     )
+    replication = parts.replication
+    if replication is not None:
+        parts.metrics.watch_replication(lambda: replication.keeping.facts)
     parts.metrics.watch_journal(
         live_size=lambda: parts.log.live_size,
         outstanding_s=parts.commits.outstanding_s,
@@ -59,4 +62,5 @@ def journal_watch(parts: Parts, throttle: Throttle, store: Store) -> JournalWatc
         bytes_max=throttle_limits(parts.settings).journal,
         outstanding_s=parts.commits.outstanding_s,
         set_ready=parts.lifetime.set_ready,
+        hurry_copies=parts.replication.keeping.hurry if parts.replication else None,
     )

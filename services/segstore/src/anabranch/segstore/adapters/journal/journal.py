@@ -99,6 +99,15 @@ class Journal:
         """The journal's list of logs: container → log id, durable."""
         return self._logs
 
+    def highest_epoch(self, container: int) -> int:
+        """The highest container epoch under which a log of the container was opened here."""
+        closed = layout.closed_epochs(self._disk).get(container, 0)
+        return max(self._live.highest_epoch(container), closed)
+
+    def oldest_sequence(self, container: int) -> int:
+        """The first operation of the container's frames that were not released; 0 without one."""
+        return self._live.oldest_sequence(container)
+
     async def find_log(self, container: int, log_id: str) -> LogsHere:  # noqa: ARG002
         return LogsHere(self._logs.get(container), self._live.has_frames(container))
 

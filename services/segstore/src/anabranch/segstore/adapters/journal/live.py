@@ -141,6 +141,11 @@ class LiveFiles:
         """Whether the container has frames that were not released."""
         return bool(self._of(container).entries)
 
+    def oldest_sequence(self, container: int) -> int:
+        """The first operation of the container's frames that were not released; 0 without one."""
+        entries = self._of(container).entries
+        return entries[0].first_sequence if entries else 0
+
     def forget(self, container: int) -> None:
         """Forget the container's removed log, which then pins no file; its epoch is kept."""
         self._frames[container] = _ContainerFrames(deque(), self.highest_epoch(container))

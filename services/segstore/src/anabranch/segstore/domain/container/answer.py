@@ -239,8 +239,9 @@ class Sees(Enum):
     PENDING = auto()
     """All accepted operations: the verb may change segments."""
     PENDING_WHILE_ROOM = auto()
-    """All accepted operations, but only durable ones while the journal's disk is full, so that
-    queries are still answered. Both states include everything that was acknowledged."""
+    """All accepted operations, but only durable ones while the journal's disk is full or too few
+    replicas are in sync, so that queries are still answered. Both states include everything that
+    was acknowledged."""
     DURABLE = auto()
     """The durable operations; the answer leaves at once."""
 

@@ -53,6 +53,7 @@ from anabranch.segstore.ports import (
     ReplayedFrame,
     StoredCatalog,
 )
+from anabranch.segstore.shell.container.admission import Admission, admission_of
 from anabranch.segstore.shell.container.circumstances import ContainerCircumstances
 from anabranch.segstore.shell.container.lease import Lease
 from anabranch.segstore.shell.container.loading import Loading, Refuse
@@ -95,6 +96,7 @@ class Container:
         self._around = around
         self._lease = lease
         self._throttle = around.throttle
+        self._admission: Admission = around.throttle
         self._pending = self.applied.state
         self._queue = OperationQueue()
         self._spans = HeldSpans(around.tracing, container)
@@ -122,7 +124,7 @@ class Container:
     def serve(self, log: ContainerLog) -> None:
         """Accept requests: recovery is complete."""
         self._phase = next_phase(self._phase, Step.SERVE)
-        self._log = log
+        self._log, self._admission = log, admission_of(log, self._throttle)
         self._pending = self.segments.serve()
         self.opened_sequence = self._pending.sequence
         """A segment with a higher number was created after the container began to serve."""
@@ -182,11 +184,10 @@ class Container:
             container=self.container,
             reason=error.code,
         )
-        waiting = self._queue.clear()
         self._sessions.end_all()
         self._gate.fail(told)
         self._spans.fail(error)
-        self._throttle.forget_pending(waiting)
+        self._throttle.forget_pending(self._queue.clear())
         self.loading.fail(told)
         self._throttle.add_untiered(-self.applied.untiered)
         self._throttle.tier_two_failing(self.container, failing=False)
@@ -266,7 +267,7 @@ class Container:
             case Sees.PENDING:
                 return self._pending
             case Sees.PENDING_WHILE_ROOM:
-                return self.applied.state if self._throttle.has_no_room else self._pending
+                return self.applied.state if self._admission.has_no_room else self._pending
             case Sees.DURABLE:
                 return self.applied.state
 
@@ -285,7 +286,7 @@ class Container:
         if isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
         elif not isinstance(decision, NoChange):
-            self._enqueue(decision, self._throttle.admit)
+            self._enqueue(decision, self._admission.admit)
             if isinstance(decision, AppendOperation):
                 self.metrics.appends += 1
                 self.metrics.append_bytes += len(decision.payload)

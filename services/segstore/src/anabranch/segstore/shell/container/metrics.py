@@ -5,10 +5,11 @@ flush: a recording costs some microseconds, which is too much for every append.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from anabranch.common.errors import Defect
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.segstore.ports_replica import FollowerFacts, ReplicationFacts
 from anabranch.segstore.shell.container.throttle import Source
 
 PREFIX = "anabranch_segstore_"
@@ -216,6 +217,47 @@ class StoreMetrics:
             lambda: int(held()),
         )
 
+    def watch_replication(self, facts: Callable[[], Sequence[ReplicationFacts]]) -> None:
+        """Add the replication of the logs that the store leads. Call it once, if it replicates.
+
+        `facts` is called from other threads.
+        """
+        gauge = self._metrics.gauge
+        gauge(
+            f"{PREFIX}replicas",
+            "Replicas of the log of a container that the store leads",
+            lambda: {(str(one.container),): 1 + len(one.followers) for one in facts()},
+            ("container",),
+        )
+        gauge(
+            f"{PREFIX}replicas_in_sync",
+            "Copies of the log of a container that are in sync, the leader's included",
+            lambda: {(str(one.container),): len(one.isr) for one in facts()},
+            ("container",),
+        )
+        gauge(
+            f"{PREFIX}under_replicated",
+            "Containers with a replica whose copy of the log is not in sync",
+            lambda: sum(len(one.isr) <= len(one.followers) for one in facts()),
+        )
+        gauge(
+            f"{PREFIX}replicas_short",
+            "Containers that refuse appends, because too few copies are in sync",
+            lambda: sum(len(one.isr) < one.isr_min for one in facts()),
+        )
+        gauge(
+            f"{PREFIX}replica_lag_bytes",
+            "Bytes of the log that a follower has not acknowledged",
+            lambda: _lags(facts(), lambda one: one.lag_bytes),
+            ("container", "replica"),
+        )
+        gauge(
+            f"{PREFIX}replica_lag_seconds",
+            "Time for which a follower has not acknowledged everything",
+            lambda: _lags(facts(), lambda one: one.lag_ms / 1000),
+            ("container", "replica"),
+        )
+
     def note_defect(self, defect: Defect) -> None:  # noqa: ARG002
         """An unexpected exception ended a container, which is opened again."""
         self.defects += 1
@@ -229,6 +271,17 @@ class StoreMetrics:
         self.flushes += 1
         self.flush_bytes += size
         self.flush_seconds.record(seconds)
+
+
+def _lags(
+    facts: Sequence[ReplicationFacts], lag: Callable[[FollowerFacts], float]
+) -> Mapping[tuple[str, ...], float]:
+    """A lag of each follower, by container and node id."""
+    return {
+        (str(one.container), follower.node_id): lag(follower)
+        for one in facts
+        for follower in one.followers
+    }
 
 
 def uncounted() -> StoreMetrics:

@@ -37,7 +37,8 @@ _log = structlog.get_logger(__name__)
 
 class JournalWatch:
     """The loop of one store. `outstanding_s` returns the age of the commit in progress; 0
-    without one."""
+    without one. `hurry_copies` gets the containers that pin the oldest file and are not open here,
+    if that is usual because the journal holds copies that other stores lead."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class JournalWatch:
         bytes_max: int,
         outstanding_s: Callable[[], float],
         set_ready: SetReady,
+        hurry_copies: Callable[[frozenset[int]], None] | None = None,
     ) -> None:
         self._log = log
         self._store = store
@@ -57,6 +59,7 @@ class JournalWatch:
         self._bytes_max = bytes_max
         self._outstanding_s = outstanding_s
         self._set_ready = set_ready
+        self._hurry_copies = hurry_copies
         self._closed_pinning: frozenset[int] = frozenset()
         self._tries = 0
         """Checks in a row that found no room."""
@@ -113,6 +116,9 @@ class JournalWatch:
         for container in sorted(containers & flushers.keys()):
             flushers[container].hurry()
         closed = containers - flushers.keys()
+        if self._hurry_copies is not None:
+            self._hurry_copies(closed)
+            return
         if closed and closed != self._closed_pinning:
             _log.warning(
                 "containers that are not open hold up the journal's oldest file",

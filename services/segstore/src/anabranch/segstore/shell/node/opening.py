@@ -18,6 +18,7 @@ from anabranch.common.runtime.ids import IdSource
 from anabranch.common.tier2.manifest import LogBinding
 from anabranch.segstore.domain.storage.log_choice import choose_log, is_plain
 from anabranch.segstore.ports import DurableDataLog, OpenTierTwo, TierTwo
+from anabranch.segstore.ports_replica import ReplicatedLogs
 from anabranch.segstore.shell.container.contained_source import ContainedSource
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.lease import Lease
@@ -42,6 +43,8 @@ class Tiers:
     open_tier_two: OpenTierTwo
     placements: Placements
     ids: IdSource
+    replicated: ReplicatedLogs | None = None
+    """The same place as `log`, if stores replicate the logs."""
 
 
 async def open_container(
@@ -62,6 +65,8 @@ async def open_container(
     container = placement.container
     chosen = await _log_of(placement, tiers)
     tier_two = await _tier_two_of(placement, tiers, chosen)
+    if tiers.replicated is not None:
+        tiers.replicated.continue_above(container, tier_two.applied_sequence)
     opened = Container(container, placement.container_epoch, tier_two, around, lease)
     log = await tiers.log.open_log(
         container, chosen.log_id, placement.container_epoch, ContainedSource(opened)

@@ -72,7 +72,7 @@ class Placements:
         """See `Register.read`."""
         found = self._mine(container, await self._objects.get(placement_key(container)))
         _check_epoch(found, container_epoch)
-        return _replicas_of(found)
+        return replicas_of(found)
 
     async def change(
         self, container: int, container_epoch: int, isr: tuple[LogCopy, ...]
@@ -83,7 +83,7 @@ class Placements:
             _check_epoch(found, container_epoch)
             return replace(found, isr=isr)
 
-        return _replicas_of(await self._change(container, changed))
+        return replicas_of(await self._change(container, changed))
 
     # --- reports ------------------------------------------------------------------------------
 
@@ -189,7 +189,8 @@ def _check_epoch(found: Placement, container_epoch: int) -> None:
         )
 
 
-def _replicas_of(found: Placement) -> Replicas:
+def replicas_of(found: Placement) -> Replicas:
+    """The replicas of a container, as its log uses them."""
     return Replicas(found.replicas, found.isr, found.isr_min)
 
 

@@ -1,0 +1,168 @@
+"""A container whose log real stores replicate; the test does what a controller would do."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts import subjects
+from anabranch.common.contracts.cluster import (
+    node_from_bytes,
+    placement_from_bytes,
+    placement_key,
+    placement_to_bytes,
+)
+from anabranch.common.model.cluster import Placement, PlacementState
+from anabranch.common.runtime.nats_target import nats_target
+from kit.infra import NatsServer
+from kit.patient_client import PatientClient
+from kit.store_process import SEGMENT, Cluster, segment_store
+from kit.wire_client import WireClient
+
+NAMES = ("first", "second", "third")
+SETTLED_S_MAX = 20.0
+
+
+class Stores:
+    """Three stores as processes, and the placement of one container on them."""
+
+    def __init__(self, directory: Path, server: NatsServer, cluster: Cluster) -> None:
+        self._directory = directory
+        self._server = server
+        self.cluster = cluster
+        self._running: dict[str, AsyncExitStack] = {}
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self, name: str) -> None:
+        stack = self._running[name] = AsyncExitStack()
+        self._processes[name] = await stack.enter_async_context(
+            segment_store(
+                self.folder(name),
+                self._server.url,
+                JOURNAL="replicated",
+                TIER2_LOSS="accepted",
+                TIER2_URL=(self._directory / "tier2").as_uri(),
+            )
+        )
+
+    async def kill(self, name: str) -> None:
+        self._processes.pop(name).kill()
+        await self._running.pop(name).aclose()
+
+    async def stop_all(self) -> None:
+        for name in tuple(self._running):
+            await self.kill(name)
+
+    def folder(self, name: str) -> Path:
+        return self._directory / name
+
+    def node_id(self, name: str) -> str:
+        return (self.folder(name) / "node-id").read_text().split("\n")[0].strip()
+
+    def name_of(self, node_id: str) -> str:
+        return next(
+            name for name in NAMES if node_id in (self.folder(name) / "node-id").read_text()
+        )
+
+    async def assign(self) -> None:
+        """Place the container on all three, as soon as they have registered."""
+        found: dict[str, None] = {}
+        async with asyncio.timeout(SETTLED_S_MAX):
+            async for stored in self.cluster.objects(subjects.NODES_BUCKET).watch():
+                if stored is not None:
+                    found[node_from_bytes(stored.value).node_id] = None
+                if len(found) == 3:
+                    break
+        placement = Placement(0, tuple(found), isr_min=2)
+        objects = self.cluster.objects(subjects.PLACEMENTS_BUCKET)
+        await objects.create(placement_key(0), placement_to_bytes(placement))
+
+    async def placed(self, holds: Callable[[Placement], bool]) -> Placement:
+        """The placement, once this holds."""
+        async with asyncio.timeout(SETTLED_S_MAX):
+            async for stored in self.cluster.objects(subjects.PLACEMENTS_BUCKET).watch():
+                if stored is not None:
+                    found = placement_from_bytes(stored.value)
+                    if holds(found):
+                        return found
+        raise AssertionError
+
+    async def elect(self, dead: str) -> None:
+        """Have another member of the ISR lead."""
+        placements = self.cluster.objects(subjects.PLACEMENTS_BUCKET)
+        stored = await placements.get(placement_key(0))
+        assert stored is not None
+        found = placement_from_bytes(stored.value)
+        leader = next(copy.node_id for copy in found.isr if copy.node_id != dead)
+        others = tuple(node for node in found.replicas if node != leader)
+        chosen = replace(
+            found,
+            replicas=(leader, *others),
+            container_epoch=found.container_epoch + 1,
+            state=PlacementState.ASSIGNED,
+        )
+        await placements.update(placement_key(0), placement_to_bytes(chosen), stored.revision)
+
+    async def connect(self) -> WireClient:
+        """Connect to the owner of the container."""
+        owner = (await self.placed(lambda _: True)).owner
+        for stored in await self.cluster.objects(subjects.NODES_BUCKET).list():
+            node = node_from_bytes(stored.value)
+            if node.node_id == owner:
+                return await WireClient.connect(node.endpoint.host, node.endpoint.port)
+        raise AssertionError("the owner is gone")
+
+
+@pytest.fixture
+async def stores(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Stores]:
+    client = await connect_nats(nats_target(nats_server.url), "test")
+    cluster = Cluster(client)
+    await cluster.prepare()
+    stores = Stores(tmp_path, nats_server, cluster)
+    try:
+        for name in NAMES:
+            await stores.start(name)
+        yield stores
+    finally:
+        await stores.stop_all()
+        await client.close()
+
+
+def events(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number * 100 for number in range(first, first + count)]
+
+
+def is_served_by_all(placement: Placement) -> bool:
+    return placement.state is PlacementState.OPEN and len(placement.isr) == 3
+
+
+async def test_what_was_acknowledged_survives_the_loss_of_the_leaders_disk(stores: Stores) -> None:
+    await stores.assign()
+    await stores.placed(is_served_by_all)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    for round_number in range(1, 4):
+        before = await stores.placed(is_served_by_all)
+        leader = stores.name_of(before.owner)
+        async with asyncio.TaskGroup() as group:
+            first = round_number * 50 + 1
+            writing = group.create_task(client.write(first, events(first, 50)))
+            await stores.kill(leader)
+            shutil.rmtree(stores.folder(leader) / "journal")
+            await stores.elect(before.owner)
+            expected += await writing
+        after = await stores.placed(lambda found: found.state is PlacementState.OPEN)
+        assert after.owner != before.owner
+        assert await client.read_all() == expected
+        await stores.start(leader)
+        grown = await stores.placed(is_served_by_all)
+        lost = [copy for copy in before.isr if copy.node_id == before.owner]
+        assert not set(lost) & set(grown.isr)
+    assert await client.last_event_number() == 200
+    await client.close()
