@@ -125,6 +125,8 @@ class CopyStore:
     def __init__(self, local: LocalLog, schedule: Schedule, ids: IdSource | None = None) -> None:
         self.local = local
         self.failures: list[AnabranchError] = []
+        self.broken: list[BaseException] = []
+        """The errors that ended tasks, such as a simulated crash."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.copies = Copies(
             local, NODE, ids or SeededIds(1), VirtualClock(asyncio.get_running_loop()),
@@ -134,7 +136,12 @@ class CopyStore:
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self.broken += [error for error in [task.exception()] if error is not None]
 
     async def settled(self) -> None:
         """Wait until nothing is under way any more, not counting waits for time."""
@@ -172,3 +179,22 @@ def append_own(
     """Append a message as the leader of the log does to its own copy."""
     record = leader.record(data)
     return copy.append((data,), record.message, record.opening, on_synced, container_epoch=epoch)
+
+
+class FedStore:
+    """A store in memory, a leader with an opening and two frames, and the leader's caller."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.frames = MemoryFrames("journal")
+        self.store = memory_store(self.frames, self.gate)
+        self.caller = Listening()
+        self.leader = Leader()
+        self.leader.open(5)
+        self.leader.frame()
+        self.leader.frame(3)
+
+    def restart(self) -> None:
+        """The store's next life."""
+        self.store.copies.close()
+        self.store = memory_store(self.frames, self.gate)
