@@ -60,6 +60,17 @@ async def test_a_member_whose_session_is_over_is_not_waited_for(w: ReplicaWorld)
 
 
 @in_world()
+async def test_a_leader_that_was_paused_itself_blames_no_member(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    w.peers.of("c").hold_acks = True
+    await led.write(b"one")
+    w.loop.call_later(0.1, w.loop.advance, 10)
+    w.loop.call_later(10.3, w.peers.let_acks_go, "c")
+    await w.until(lambda: led.durable == [b"one"])
+    assert w.register.members() == ("a", "b", "c")
+
+
+@in_world()
 async def test_a_copy_counts_from_the_moment_at_which_it_is_proposed(w: ReplicaWorld) -> None:
     led = await w.opened_by("a")
     w.peers.kill("c")
@@ -221,6 +232,72 @@ async def test_a_release_waits_for_a_follower_that_catches_up(w: ReplicaWorld) -
 
 
 @in_world()
+async def test_a_release_does_not_wait_for_a_slow_follower_for_ever(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    w.peers.kill("c")
+    await led.write(*[b"%03d" % number for number in range(100)])
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    w.peers.of("c").hold_acks, w.peers.of("c").refused = True, False
+    w.peers.of("c").way_s = 0.001
+    await asyncio.sleep(0.5)
+    await led.view.release(100)
+    w.loop.advance(w.pace.hold_s + 1)
+    await led.view.release(100)
+    assert len(w.stores["a"].history()) == 1
+    w.peers.let_acks_go("c")
+    await w.all_in_sync()
+    assert w.peers.counts["resets"] == 3
+    assert w.stores["c"].history() == w.stores["a"].history()
+
+
+@in_world()
+async def test_messages_may_be_released_while_a_copy_is_reset(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    w.peers.kill("c")
+    await led.write(b"one", b"two")
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    w.stores["c"].wipe()
+    w.peers.of("c").way_s, w.peers.of("c").refused = 0.5, False
+    await w.until(lambda: w.peers.counts["resets"] == 3)
+    await led.view.release(2)
+    await led.write(b"three")
+    await w.all_in_sync()
+    assert w.peers.counts["resets"] == 4
+    assert w.stores["c"].history() == w.stores["a"].history()
+
+
+@in_world()
+async def test_a_follower_hears_of_releases_when_it_comes_back(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    await led.write(b"one", b"two")
+    w.peers.kill("c")
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    await led.view.release(2)
+    w.peers.of("c").refused = False
+    await w.all_in_sync()
+    await w.settle()
+    assert w.stores["c"].history() == w.stores["a"].history() == [(1, 2)]
+
+
+@in_world()
+async def test_a_frame_that_is_not_acknowledged_is_not_replayed(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    await led.write(b"one")
+    w.peers.of("c").hold_acks = True
+    await led.write(b"two")
+    assert await led.replayed() == [b"one"]
+
+
+@in_world()
+async def test_a_follower_may_ask_for_a_flush(w: ReplicaWorld) -> None:
+    await w.opened_by("a")
+    link = next(link for link in w.peers.links if link.node_id == "b")
+    link.flush_wanted(0, 1)
+    await w.settle()
+    assert w.stores["a"].flushes_wanted == [0]
+
+
+@in_world()
 async def test_followers_release_what_the_leader_releases(w: ReplicaWorld) -> None:
     led = await w.opened_by("a")
     await led.write(b"one", b"two", b"three")
@@ -318,14 +395,13 @@ async def test_a_frame_of_many_pieces_arrives_whole(w: ReplicaWorld) -> None:
     assert await led.view.read_aside(led.source.addresses[1]) == led.durable[0]
 
 
-async def test_a_log_without_a_copy_here_is_not_created_by_opening_it() -> None:
-    world = ReplicaWorld(asyncio.get_running_loop())
-    found = await world.stores["a"].log.find_log(0, LOG_ID)
+@in_world()
+async def test_a_store_finds_the_logs_of_which_it_has_a_copy(w: ReplicaWorld) -> None:
+    found = await w.stores["a"].log.find_log(0, LOG_ID)
     assert (found.listed, found.listing) == (None, False)
-    copy = await world.stores["a"].copies.create(0, LOG_ID, 0, NOTHING)
-    found = await world.stores["a"].log.find_log(0, LOG_ID)
+    copy = await w.stores["a"].copies.create(0, LOG_ID, 0, NOTHING)
+    found = await w.stores["a"].log.find_log(0, LOG_ID)
     assert (found.listed, found.listing) == (copy.log_id, False)
-    world.end()
 
 
 @in_world()
