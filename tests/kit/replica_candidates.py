@@ -57,7 +57,8 @@ class SimCandidates:
                     container, log_id, container_epoch, None
                 )
                 assert not isinstance(result, AnabranchError)
-                network.promises.promised(node_id, container_epoch, result)
+                if network.host(node_id) is hosting:
+                    network.promises.promised(node_id, container_epoch, result)
                 network.promises.answered(node_id)
             except AnabranchError as error:
                 result = error

@@ -41,9 +41,15 @@ class FarEnd:
     async def promise(self, container: int, log_id: str, container_epoch: int) -> CopyState:
         """Have the store promise, and remember that it did."""
         state = await self.host.promise(container, log_id, container_epoch, self)
-        self._promises.promised(self._node_id, container_epoch, state)
+        if self._is_present():
+            self._promises.promised(self._node_id, container_epoch, state)
         self._copy_id = state.copy_id
         return state
+
+    def _is_present(self) -> bool:
+        """Whether no other process took the node over; a former one writes nothing any more, but
+        may repeat what it has answered before."""
+        return self._link.network.host(self._node_id) is self.hosting
 
     async def reset(
         self, container: int, log_id: str, container_epoch: int, base: Link
@@ -55,7 +61,7 @@ class FarEnd:
 
     def synced(self, container: int, container_epoch: int, through: Position) -> None:
         """See `CopyCaller`."""
-        if self.open:
+        if self.open and self._is_present():
             self._promises.kept(self._node_id, container_epoch, self._copy_id)
         self._tell(lambda: self._link.heard_synced(through))
 

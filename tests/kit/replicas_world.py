@@ -151,10 +151,15 @@ class ReplicaWorld(World):
 
     def _replace_lost(self) -> None:
         """An operator has living stores take the places of lost ones, until that is done."""
-        for found in self.placements():
-            if not self.lost_nodes.isdisjoint(found.replicas):
-                self._change(found.container, self._without_lost)
-                self.processes.later(OPERATOR_S, self._replace_lost)
+        waiting = [
+            found.container
+            for found in self.placements()
+            if not self.lost_nodes.isdisjoint(found.replicas)
+        ]
+        for container in waiting:
+            self._change(container, self._without_lost)
+        if waiting:
+            self.processes.later(OPERATOR_S, self._replace_lost)
 
     def _without_lost(self, found: Placement) -> Placement:
         kept = [node for node in found.replicas if node not in self.lost_nodes]
