@@ -83,10 +83,15 @@ class Elector:
                     node, found.container, found.log_id, found.container_epoch
                 )
 
-        async with asyncio.TaskGroup() as group:
-            for node in found.replicas:
-                group.create_task(ask(node))
-        winner = election.elect(found.isr, answers)
+        winner = ""
+        for gone in (False, True):
+            async with asyncio.TaskGroup() as group:
+                for node in found.replicas:
+                    if self._world.is_gone(node) is gone:
+                        group.create_task(ask(node))
+            winner = election.elect(found.isr, answers)
+            if winner:
+                break
         if not winner:
             self._world.counts["elections without an answer"] += 1
             return

@@ -57,6 +57,7 @@ class FarEnd:
         """Have the store create the copy again."""
         state = await self.host.reset(container, log_id, container_epoch, base, self)
         self._copy_id = state.copy_id
+        self._promises.reset(self._node_id)
         return state
 
     def synced(self, container: int, container_epoch: int, through: Position) -> None:

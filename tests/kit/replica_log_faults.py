@@ -154,14 +154,14 @@ def crash_after_promise(world: World) -> bool:
     does not hear of the election."""
 
     def crash(name: str) -> None:
-        world.processes.later(world.rng.random() * 0.05, lambda: world.kill(name, power=True))
+        _crash_soon(world, name)
 
     world.network.promises.at_promise = crash
     return zombie_leader(world)
 
 
 def newest_member_alone(world: World) -> bool:
-    """When a copy was added to an ISR, every other member crashes."""
+    """When a copy was added to an ISR, every other member crashes; a disk is slow meanwhile."""
 
     def crash(found: Placement, change: IsrChange) -> bool:
         if not change.added:
@@ -172,7 +172,19 @@ def newest_member_alone(world: World) -> bool:
         return True
 
     world.at_isr_change = crash
-    return True
+    return slow_disk(world)
+
+
+def new_copy_alone(world: World) -> bool:
+    """When a copy was created again, every other store crashes."""
+
+    def crash(name: str) -> None:
+        for other in sorted(world.nodes):
+            if other != name:
+                _crash_soon(world, other)
+
+    world.network.promises.at_reset = crash
+    return wipe_store(world) if world.rng.random() < 0.3 else True
 
 
 def leader_lost_at_change(world: World) -> bool:
@@ -200,7 +212,7 @@ def change_unanswered(world: World) -> bool:
 
 
 def _crash_soon(world: World, name: str) -> None:
-    seconds = world.rng.random() * world.rng.choice((0.002, 0.05))
+    seconds = world.rng.random() * world.rng.choice((0.0, 0.002, 0.05))
     world.processes.later(seconds, lambda: world.kill(name, power=True))
 
 
@@ -227,6 +239,7 @@ FAULTS: Mapping[str, Callable[[World], bool]] = {
     "zombie leader": zombie_leader,
     "crash after a promise": crash_after_promise,
     "newest member alone": newest_member_alone,
+    "new copy alone": new_copy_alone,
     "leader lost at a change": leader_lost_at_change,
     "change unanswered": change_unanswered,
     "change of replicas": change_replicas,

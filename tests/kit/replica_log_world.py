@@ -210,6 +210,7 @@ class World:
         """Let no fault wait for its moment any more."""
         self.at_isr_change = _ignored
         self.network.promises.at_promise = lambda _node: None
+        self.network.promises.at_reset = lambda _node: None
 
     def kill(self, name: str, *, power: bool, everything: bool = False) -> None:
         """Kill a node; `power`: with its machine, whose disk may lose `everything` unsynced."""

@@ -17,6 +17,8 @@ class Promises:
         """By copy id, of which each is drawn once."""
         self.at_promise: Callable[[str], None] = _nothing
         """Called once, with the node, when the next promise to a controller is answered."""
+        self.at_reset: Callable[[str], None] = _nothing
+        """Called once, with the node, when the next copy was created again."""
 
     def forget(self, copy_ids: Iterable[str]) -> None:
         """These copies are lost with their disk."""
@@ -32,6 +34,11 @@ class Promises:
     def answered(self, node: str) -> None:
         """A store promised something to a controller."""
         told, self.at_promise = self.at_promise, _nothing
+        told(node)
+
+    def reset(self, node: str) -> None:
+        """A store created its copy again."""
+        told, self.at_reset = self.at_reset, _nothing
         told(node)
 
     def kept(self, node: str, container_epoch: int, copy_id: str) -> None:

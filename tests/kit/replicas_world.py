@@ -81,8 +81,8 @@ class ReplicaWorld(World):
         )  # fmt: skip
 
     def start_store(self, node: str) -> None:
-        """See `World`; not while the node waits for the loss of its disk."""
-        if node not in self._wiping:
+        """See `World`; not a lost node, or one that waits for the loss of its disk."""
+        if node not in self._wiping | self.lost_nodes:
             super().start_store(node)
 
     def is_gone(self, node: str) -> bool:
@@ -165,7 +165,7 @@ class ReplicaWorld(World):
         kept = [node for node in found.replicas if node not in self.lost_nodes]
         others = [node for node in sorted(self.stores) if node not in kept]
         wanted = [*kept, *others][: self.replication]
-        if found.wanted:
+        if found.wanted and self.lost_nodes.isdisjoint(found.wanted):
             return found
         nodes = frozenset(self.stores)
         return set_replicas(found, wanted, nodes, nodes, self.wish)
