@@ -163,6 +163,18 @@ async def test_an_owner_that_the_register_calls_replaced_ends(w: ReplicaWorld) -
 
 
 @in_world()
+async def test_an_owner_whose_placement_has_a_higher_epoch_ends(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    replicas = await w.register.read(0, 1)
+    w.stores["a"].log.replicas_changed(0, 0, replicas)
+    assert not led.view.ended
+    w.stores["a"].log.replicas_changed(0, 2, replicas)
+    await led.write(b"one")
+    assert led.durable == []
+    assert [type(error) for error in led.source.failures] == [Deposed]
+
+
+@in_world()
 async def test_a_promise_of_the_own_store_ends_the_owner(w: ReplicaWorld) -> None:
     """The controller asks all members before an election, the former owner's store included."""
     led = await w.opened_by("a")
