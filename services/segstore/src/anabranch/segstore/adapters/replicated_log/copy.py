@@ -203,7 +203,6 @@ class Copy:
 
         False if tier 2 lacks messages of the copy. Raises the failure, Unavailable.
         """
-        await self._idle()
         history = self.history
         if history.end.last_sequence > self._released or len(history.after(history.base)) > 1:
             return False
