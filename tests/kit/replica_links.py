@@ -78,14 +78,12 @@ class FarEnd:
         if self.open and self._link.carries():
             self._back.tell(arrive)
 
-    def perform(
-        self, work: Coroutine[None, None, T], answer: Callable[[T | AnabranchError], None]
-    ) -> None:
+    def perform(self, begin: "Begin[T]", answer: Callable[[T | AnabranchError], None]) -> None:
         """Do the work of a request, and send its answer."""
 
         async def run() -> None:
             try:
-                result: T | AnabranchError = await work
+                result: T | AnabranchError = await begin(self)
             except AnabranchError as error:
                 result = error
             self._tell(lambda: answer(result))
@@ -97,6 +95,9 @@ class FarEnd:
         if self.open:
             self.open = False
             self.host.lost(self)
+
+
+Begin = Callable[[FarEnd], Coroutine[None, None, T]]
 
 
 class SimLink:
@@ -205,7 +206,7 @@ class SimLink:
             assert there is not None
             there.tell(lambda: _handle(far, arrive))
 
-    async def _ask(self, begin: Callable[[FarEnd], Coroutine[None, None, T]]) -> T:
+    async def _ask(self, begin: "Begin[T]") -> T:
         if self._failure is not None:
             raise self._failure
         assert not self._closed, "a closed link is used no more"
@@ -224,7 +225,7 @@ class SimLink:
                 waiting.set_result(result)
 
         self._waiting[number] = waiting  # type: ignore[assignment]
-        self._send(lambda far: far.perform(begin(far), answer))
+        self._send(lambda far: far.perform(begin, answer))
         try:
             async with asyncio.timeout(ASK_S_MAX):
                 return await waiting
