@@ -2,8 +2,9 @@
 
 import asyncio
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.cluster import (
     node_from_bytes,
+    node_to_bytes,
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
 )
+from anabranch.common.errors import NotEnoughReplicas, RevisionConflict
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.nats_target import nats_target
+from anabranch.common.wire.messages import Failed, FlushContainer, ReadSegment
 from kit.infra import NatsServer
 from kit.patient_client import PatientClient
 from kit.store_process import SEGMENT, Cluster, segment_store
@@ -37,6 +41,8 @@ class Stores:
         self.cluster = cluster
         self._running: dict[str, AsyncExitStack] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._token = directory / "join-token"
+        self._token.write_text("a secret that all stores of this cluster have\n")
 
     async def start(self, name: str) -> None:
         stack = self._running[name] = AsyncExitStack()
@@ -46,9 +52,13 @@ class Stores:
                 self._server.url,
                 JOURNAL="replicated",
                 TIER2_LOSS="accepted",
+                JOIN_TOKEN_FILE=str(self._token),
                 TIER2_URL=(self._directory / "tier2").as_uri(),
             )
         )
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
 
     async def kill(self, name: str) -> None:
         self._processes.pop(name).kill()
@@ -61,24 +71,25 @@ class Stores:
     def folder(self, name: str) -> Path:
         return self._directory / name
 
-    def node_id(self, name: str) -> str:
-        return (self.folder(name) / "node-id").read_text().split("\n")[0].strip()
-
     def name_of(self, node_id: str) -> str:
         return next(
             name for name in NAMES if node_id in (self.folder(name) / "node-id").read_text()
         )
 
-    async def assign(self) -> None:
-        """Place the container on all three, as soon as they have registered."""
+    async def registered(self, count: int) -> tuple[str, ...]:
+        """The node ids of all stores that ever were, once there are so many."""
         found: dict[str, None] = {}
         async with asyncio.timeout(SETTLED_S_MAX):
             async for stored in self.cluster.objects(subjects.NODES_BUCKET).watch():
                 if stored is not None:
                     found[node_from_bytes(stored.value).node_id] = None
-                if len(found) == 3:
+                if len(found) == count:
                     break
-        placement = Placement(0, tuple(found), isr_min=2)
+        return tuple(found)
+
+    async def assign(self) -> None:
+        """Place the container on all three, as soon as they have registered."""
+        placement = Placement(0, await self.registered(3), isr_min=2)
         objects = self.cluster.objects(subjects.PLACEMENTS_BUCKET)
         await objects.create(placement_key(0), placement_to_bytes(placement))
 
@@ -92,21 +103,39 @@ class Stores:
                         return found
         raise AssertionError
 
+    async def end_session(self, node_id: str) -> None:
+        """Declare a store dead, as a controller does before it elects another leader."""
+        nodes = self.cluster.objects(subjects.NODES_BUCKET)
+        stored = await nodes.get(node_id)
+        assert stored is not None
+        over = replace(node_from_bytes(stored.value), over=True)
+        await nodes.update(node_id, node_to_bytes(over), stored.revision)
+
     async def elect(self, dead: str) -> None:
         """Have another member of the ISR lead."""
+
+        def elected(found: Placement) -> Placement:
+            leader = next(copy.node_id for copy in found.isr if copy.node_id != dead)
+            others = tuple(node for node in found.replicas if node != leader)
+            return replace(
+                found,
+                replicas=(leader, *others),
+                container_epoch=found.container_epoch + 1,
+                state=PlacementState.ASSIGNED,
+            )
+
+        await self.change(elected)
+
+    async def change(self, changed: Callable[[Placement], Placement]) -> None:
+        """Change the placement, whatever else changes it."""
         placements = self.cluster.objects(subjects.PLACEMENTS_BUCKET)
-        stored = await placements.get(placement_key(0))
-        assert stored is not None
-        found = placement_from_bytes(stored.value)
-        leader = next(copy.node_id for copy in found.isr if copy.node_id != dead)
-        others = tuple(node for node in found.replicas if node != leader)
-        chosen = replace(
-            found,
-            replicas=(leader, *others),
-            container_epoch=found.container_epoch + 1,
-            state=PlacementState.ASSIGNED,
-        )
-        await placements.update(placement_key(0), placement_to_bytes(chosen), stored.revision)
+        while True:
+            stored = await placements.get(placement_key(0))
+            assert stored is not None
+            value = placement_to_bytes(changed(placement_from_bytes(stored.value)))
+            with suppress(RevisionConflict):
+                await placements.update(placement_key(0), value, stored.revision)
+                return
 
     async def connect(self) -> WireClient:
         """Connect to the owner of the container."""
@@ -165,4 +194,130 @@ async def test_what_was_acknowledged_survives_the_loss_of_the_leaders_disk(store
         lost = [copy for copy in before.isr if copy.node_id == before.owner]
         assert not set(lost) & set(grown.isr)
     assert await client.last_event_number() == 200
+    await client.close()
+
+
+async def followers(stores: Stores) -> list[str]:
+    placement = await stores.placed(is_served_by_all)
+    return [stores.name_of(node) for node in placement.replicas if node != placement.owner]
+
+
+async def test_appends_go_on_without_one_follower_and_wait_without_both(stores: Stores) -> None:
+    await stores.assign()
+    first, second = await followers(stores)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    await stores.kill(first)
+    expected = await client.write(1, events(1, 50))
+    await stores.placed(lambda found: len(found.isr) == 2)
+    await stores.kill(second)
+    await stores.placed(lambda found: len(found.isr) == 1)
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(client.write(51, events(51, 50)))
+        await asyncio.wait([writing], timeout=1.0)
+        assert not writing.done()
+        refused = [error for error in client.failures if isinstance(error, NotEnoughReplicas)]
+        assert refused
+        await stores.start(first)
+        expected += await writing
+    assert await client.read_all() == expected
+    await stores.start(second)
+    await stores.placed(is_served_by_all)
+    assert await client.last_event_number() == 100
+    await client.close()
+
+
+async def test_all_stores_end_at_once_and_go_on_with_everything(stores: Stores) -> None:
+    await stores.assign()
+    await stores.placed(is_served_by_all)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    await client.call(FlushContainer(container=0))
+    expected += await client.write(51, events(51, 50))
+    for name in NAMES:
+        await stores.kill(name)
+    for name in NAMES:
+        await stores.start(name)
+    assert await client.read_all() == expected
+    expected += await client.write(101, events(101, 50))
+    assert await client.read_all() == expected
+    await stores.placed(is_served_by_all)
+    await client.close()
+
+
+async def test_a_paused_leader_that_wakes_up_serves_no_more(stores: Stores) -> None:
+    await stores.assign()
+    before = await stores.placed(is_served_by_all)
+    client, old = PatientClient(stores.connect, SEGMENT), await stores.connect()
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    leader = stores.name_of(before.owner)
+    stores.signal(leader, signal.SIGSTOP)
+    await stores.end_session(before.owner)
+    await stores.elect(before.owner)
+    await stores.placed(
+        lambda found: found.owner != before.owner and found.state is PlacementState.OPEN
+    )
+    expected += await client.write(51, events(51, 50))
+    assert await client.read_all() == expected
+    stores.signal(leader, signal.SIGCONT)
+    reply = await old.call(ReadSegment(segment=SEGMENT, offset=0, size_max=1 << 20, wait_ms=0))
+    assert isinstance(reply, Failed)
+    assert reply.code in ("wrong-host", "unavailable", "session-over", "deposed")
+    await stores.placed(is_served_by_all)
+    expected += await client.write(101, events(101, 50))
+    assert await client.read_all() == expected
+    await old.close()
+    await client.close()
+
+
+async def test_appends_go_on_while_nats_is_away(stores: Stores, nats_server: NatsServer) -> None:
+    await stores.assign()
+    await stores.placed(is_served_by_all)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    await client.last_event_number()
+    await asyncio.to_thread(nats_server.kill)
+    expected += await client.write(51, events(51, 50))
+    await asyncio.to_thread(nats_server.start)
+    assert await client.read_all() == expected
+    await client.close()
+
+
+async def test_another_store_takes_the_place_of_a_lost_one(stores: Stores) -> None:
+    await stores.assign()
+    before = await stores.placed(is_served_by_all)
+    lost = next(node for node in before.replicas if node != before.owner)
+    name = stores.name_of(lost)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    await stores.kill(name)
+    shutil.rmtree(stores.folder(name))
+    await stores.start(name)
+    (new,) = set(await stores.registered(4)) - set(before.replicas)
+
+    def replaced(found: Placement) -> Placement:
+        others = tuple(new if node == lost else node for node in found.replicas)
+        return replace(found, replicas=others)
+
+    await stores.change(replaced)
+    after = await stores.placed(
+        lambda found: is_served_by_all(found) and new in {copy.node_id for copy in found.isr}
+    )
+    assert {copy.node_id for copy in after.isr} == set(after.replicas)
+    assert after.container_epoch == before.container_epoch
+    expected += await client.write(51, events(51, 50))
+    await stores.kill(stores.name_of(after.owner))
+    await stores.change(
+        lambda found: replace(
+            found,
+            replicas=(new, *(node for node in found.replicas if node != new)),
+            container_epoch=found.container_epoch + 1,
+            state=PlacementState.ASSIGNED,
+        )
+    )
+    assert await client.read_all() == expected
     await client.close()

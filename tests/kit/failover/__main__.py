@@ -12,12 +12,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import structlog
 
 from anabranch.common.runtime.ids import system_rng
 from kit.failover.outages import outages, summary
 from kit.failover.run import TrialResult, TrialSettings, run_trial
+from kit.failover.shape import Log
 
 EXAMPLES_MAX = 10
 
@@ -73,13 +75,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="kit.failover")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="draws faults, parts and pauses")
+    parser.add_argument(
+        "--log", choices=get_args(Log), default="jetstream", help="where the logs are"
+    )
     options = parser.parse_args()
     seed = int(system_rng().random() * 2**31) if options.seed is None else options.seed
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
     directory = Path(tempfile.mkdtemp(prefix="anabranch-failover-"))
     sys.stdout.write(f"seed {seed}, directory {directory}\n")
     sys.stdout.flush()
-    result = asyncio.run(run_trial(TrialSettings(directory, options.minutes * 60, seed)))
+    settings = TrialSettings(directory, options.minutes * 60, seed, log=options.log)
+    result = asyncio.run(run_trial(settings))
     sys.stdout.write("".join(f"{line}\n" for line in report(result)))
     if result.violations:
         sys.stdout.write(f"{result.violations} VIOLATIONS; everything is kept in {directory}\n")

@@ -3,13 +3,17 @@
 A part under a fault is *struck* until it is let go. Never more than one NATS server is struck, and
 the next one only when all servers are whole again, so a majority always has everything. At least
 one store stays up.
+
+If the stores replicate the logs, a store that is wiped loses its journal and keeps its node id. It
+is wiped only while no other store is struck and all copies of all logs are in sync, so it never is
+the last one with an acknowledged event.
 """
 
 import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from anabranch.cli.up import EmbeddedCluster
@@ -42,12 +46,15 @@ class Faults:
         clock: Clock,
         *,
         monitor_urls: Sequence[str],
+        in_sync: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        """`in_sync`: whether all copies of all logs are, if the stores replicate them."""
         self._cluster = cluster
         self._held = held
         self._states = states
         self._clock = clock
         self._monitor_urls = monitor_urls
+        self._in_sync = in_sync
         self._struck: set[str] = set()
 
     def _up(self, kind: str) -> list[str]:
@@ -69,6 +76,8 @@ class Faults:
             await self._nats_whole()
         if fault.kind.strikes_store:
             await self._until(lambda: len(self._up("segstore")) > 1, "the stores")
+        if fault.kind is Kind.WIPE_STORE:
+            await self._all_in_sync()
         if fault.kind.strikes_controller:
             await self._until(lambda: bool(self._up("controller")), "the controllers")
         wanted = (
@@ -90,6 +99,17 @@ class Faults:
                 if self._clock.monotonic() > deadline_s:
                     raise NotWhole(f"the streams of a NATS server were not current: {url}")
                 await self._clock.sleep(LOOK_S)
+
+    async def _all_in_sync(self) -> None:
+        """Wait until no store is struck, and each has an in-sync copy of every log."""
+        if self._in_sync is None:
+            return
+        deadline_s = self._clock.monotonic() + WHOLE_S_MAX
+        stores = self._all("segstore")
+        while self._up("segstore") != stores or not await self._in_sync():
+            if self._clock.monotonic() > deadline_s:
+                raise NotWhole(f"the copies of the logs were not in sync for {WHOLE_S_MAX:.0f} s")
+            await self._clock.sleep(LOOK_S)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline_s = self._clock.monotonic() + WHOLE_S_MAX
@@ -143,7 +163,10 @@ class Faults:
 
     async def _wipe(self, part: str, killed: list[int]) -> None:
         await self._until(lambda: self._cluster.pids(part) != killed, part)
-        await asyncio.to_thread(shutil.rmtree, self._cluster.data_dir / part)
+        lost = self._cluster.data_dir / part
+        if self._in_sync is not None:
+            lost /= "journal"
+        await asyncio.to_thread(shutil.rmtree, lost)
 
     async def heal(self) -> None:
         """Wait until every part is ready. Raises NotWhole."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from kit.failover.readings import (
     judge_group,
     read_all,
 )
-from kit.failover.shape import TIER_TWO, trial_settings
+from kit.failover.shape import STORES, TIER_TWO, Log, trial_settings
 from kit.failover.transactions import TransactionLedger
 from kit.failover.transactor import ledger_path as transactions_path
 from kit.rng import seeded
@@ -60,6 +61,7 @@ class TrialSettings:
     writers: int = 4
     callers: int = 2
     readers: int = 3
+    log: Log = "jetstream"
 
 
 @dataclass(slots=True)
@@ -112,15 +114,18 @@ class _Trial:
             return held.holdable(cluster_parts(plan))
 
         async with embedded_cluster(
-            trial_settings(self._settings.directory),
+            trial_settings(self._settings.directory, self._settings.log),
             watch=self._watch,
             parts=parts,
         ) as cluster:
             await cluster.wait_ready()
-            dealing = Faults(
-                cluster, held, lambda: self._states, self._clock, monitor_urls=monitor_urls
-            )
             async with connect(cluster.nats) as client:
+                replicated = self._settings.log == "replicated"
+                dealing = Faults(
+                    cluster, held, lambda: self._states, self._clock,
+                    monitor_urls=monitor_urls,
+                    in_sync=partial(all_in_sync, client) if replicated else None,
+                )  # fmt: skip
                 await self._create(client)
                 load = Load(self._notes, str(cluster.endpoints_file), self._clock)
                 try:
@@ -240,6 +245,15 @@ class _Trial:
         histories = {place: each.histories for place, each in self.result.readings.items()}
         self.result.divergent = divergent(histories)
         self.result.group = judge_group(self._notes, histories["stores"], self._settings.writers)
+
+
+async def all_in_sync(client: Client) -> bool:
+    """Whether every replica of every log is in sync, and its container serves."""
+    found = [container async for container in client.containers.list()]
+    return all(
+        one.state == "open" and set(one.isr) == set(one.replicas) and len(one.replicas) == STORES
+        for one in found
+    )
 
 
 async def run_trial(settings: TrialSettings) -> TrialResult:
