@@ -45,7 +45,7 @@ class Serving(Protocol):
     process: Process
     store: Store
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> object:
         """Run work of a handler."""
         ...
 

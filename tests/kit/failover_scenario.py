@@ -112,7 +112,7 @@ class Story:
         owners = sorted({found.owner for found in world.placements()} & world.stores.keys())
         node = self._rng.choice(owners)
         killed_s = world.now_s
-        world.wipe_store(node, 1000.0)
+        world.lose_for_good(node)
 
         def detected() -> bool:
             return all(found.owner != node for found in world.placements())
@@ -122,10 +122,14 @@ class Story:
         world.counts["plain fail-overs"] += 1
         world.counts["milliseconds of plain fail-overs"] += int(1000 * (world.now_s - killed_s))
 
+    def heal(self) -> None:
+        """Mend everything."""
+        heal(self._world)
+
     def recover(self) -> None:
         """Heal, and require that everything serves again in bounded time."""
         world = self._world
-        heal(world)
+        self.heal()
         self._clients.calm = True
         world.processes.run_for(5.0)
         world.confirm_losses()
@@ -171,6 +175,7 @@ def random_failover(seed: int) -> Mapping[str, int]:
         rates=CLOCKS[0] if plain else rng.choice(CLOCKS),
         journals=journals,
     )
+    world.start()
     try:
         story = Story(rng, world, calm=plain)
         story.begin()

@@ -12,6 +12,7 @@ from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.domain.storage.snapshot import SnapshotLimits
 from anabranch.segstore.ports import DurableDataLog
+from anabranch.segstore.ports_replica import ReplicatedLogs
 from anabranch.segstore.shell.container.lease import NoSession
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.memory.cache import Cache
@@ -67,6 +68,9 @@ class StoreProcess:
         self._back_off_s = drawn_from(seeded(number))
         self._tasks: set[asyncio.Task[None]] = set()
         cache = Cache(CACHE_BYTES)
+        self._placements = Placements(
+            services.objects(services.placements, self.ways), self.node_id
+        )
         self._log = self._new_log(frames)
         shared = not self._log.bound_to_store
         self.store = a_store(
@@ -96,18 +100,18 @@ class StoreProcess:
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         return self.process.loop.call_later(seconds, callback).cancel
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Run work of a handler or a log."""
         task = self.process.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _run(self) -> None:
         services, process = self._services, self.process
-        node = NodeRecord(self.node_id, Endpoint(self.node_id, 1), self._log.journal_id)
         announcement = Announcement(
             services.objects(services.nodes, self.ways),
-            node,
+            self._record(),
             self.session,
             join_token="",
             ids=self._ids,
@@ -118,6 +122,7 @@ class StoreProcess:
         tasks = {
             loop.create_task(self._announce(announcement)),
             loop.create_task(self._assignments().run()),
+            loop.create_task(self._beside()),
         }
         await self._ended.wait()
         self.store.stopping = True
@@ -129,6 +134,17 @@ class StoreProcess:
                 task.cancel()
             _, tasks = await asyncio.wait(tasks, timeout=0.1)
         await announcement.end()
+
+    def _replicated(self) -> ReplicatedLogs | None:
+        """The same place as the log, if stores replicate the logs."""
+        return None
+
+    async def _beside(self) -> None:
+        """What runs beside the containers."""
+        await self._ended.wait()
+
+    def _record(self) -> NodeRecord:
+        return NodeRecord(self.node_id, Endpoint(self.node_id, 1), self._log.journal_id)
 
     async def _announce(self, announcement: Announcement) -> None:
         if self._former_may_run:
@@ -146,10 +162,10 @@ class StoreProcess:
     def _assignments(self) -> Assignments:
         services = self._services
         objects = services.objects(services.placements, self.ways)
-        placements = Placements(objects, self.node_id)
+        placements = self._placements
         clock = self.process.clock
         open_tier_two = OpenContainerTierTwo(services.chunks(self.ways), self._ids, clock, TIER_TWO)
-        tiers = Tiers(self._log, open_tier_two, placements, self._ids)
+        tiers = Tiers(self._log, open_tier_two, placements, self._ids, self._replicated())
         tables: TableParts = self._tables
 
         def new_keeper(container: int) -> ContainerKeeper:

@@ -68,9 +68,12 @@ class World:
         self.services.placements.on_change = self._count_takeover
         self._placed: dict[str, Placement] = {}
         self.clients = Clients(self.processes.new("clients"), self, self.referee, rng)
+
+    def start(self) -> None:
+        """Start all controllers and stores."""
         for name in ("controller-1", "controller-2"):
             self.start_controller(name)
-        for number in range(1, store_count + 1):
+        for number in range(1, self._node_count + 1):
             self.start_store(f"node-{number}")
 
     # --- what clients reach -------------------------------------------------------------------
@@ -107,8 +110,7 @@ class World:
         if known is not None and not known.process.dead:
             return
         self._down.discard(name)
-        started = ControllerProcess(self.services, name, self.rng.choice(self.rates))
-        self.controllers[name] = started
+        started = self.controllers[name] = self._new_controller(name, self.rng.choice(self.rates))
         started.process.at_death.append(lambda: self._supervise(name, self.start_controller))
 
     def start_store(self, node: str) -> None:
@@ -117,22 +119,25 @@ class World:
         if known is not None and not known.process.dead:
             return
         self._down.discard(node)
-        frames = None
-        if node in self._journals:
-            frames = self._frames.setdefault(node, MemoryFrames(f"journal-{node}"))
-        rate = self.rng.choice(self.rates)
-        started = self.stores[node] = StoreProcess(self.services, node, rate, frames)
+        started = self.stores[node] = self._new_store(node, self.rng.choice(self.rates))
         started.process.at_death.append(lambda: self._supervise(node, self.start_store))
 
     def usurp_store(self, node: str) -> None:
         """Start another process of a store, which does not wait for the first one's end."""
         former = self.stores[node]
         rate = self.rng.choice(self.rates)
-        started = self.stores[node] = StoreProcess(
-            self.services, node, rate, None, former_may_run=True
-        )
+        started = self.stores[node] = self._new_store(node, rate, former_may_run=True)
         started.process.at_death.append(lambda: self._supervise(node, self.start_store))
         self._former.append(former)
+
+    def _new_controller(self, name: str, rate: float) -> ControllerProcess:
+        return ControllerProcess(self.services, name, rate)
+
+    def _new_store(self, node: str, rate: float, *, former_may_run: bool = False) -> StoreProcess:
+        frames = None
+        if node in self._journals:
+            frames = self._frames.setdefault(node, MemoryFrames(f"journal-{node}"))
+        return StoreProcess(self.services, node, rate, frames, former_may_run=former_may_run)
 
     def _supervise(self, name: str, start: Callable[[str], None]) -> None:
         """Start a process again that ended by itself, unless another one has its place."""
@@ -174,6 +179,12 @@ class World:
         self._node_count += 1
         name = f"node-{self._node_count}"
         self.processes.later(new_s, lambda: self.start_store(name))
+
+    def lose_for_good(self, node: str) -> None:
+        """Kill a store with its disk; no other node takes its place."""
+        assert node not in self._journals
+        self._down.add(node)
+        self.stores.pop(node).process.kill()
 
     def everything(self) -> Iterator[StoreProcess | ControllerProcess]:
         """All present processes of the cluster."""

@@ -60,3 +60,17 @@ def test_the_budget_ends_the_run() -> None:
     ran = run_seeds({"note": seen.append}, TickingClock(), seed_start=0, seeds=None, budget_s=3)
     assert (ran.passed["note"], ran.failures) == (3, [])
     assert seen == [0, 1, 2]
+
+
+def test_a_kind_with_long_runs_gets_a_share_of_the_seeds() -> None:
+    quick: list[int] = []
+    slow: list[int] = []
+    run_seeds(
+        {"quick": quick.append, "slow": slow.append},
+        TickingClock(),
+        seed_start=0,
+        seeds=5,
+        budget_s=1e9,
+        one_in={"slow": 2},
+    )
+    assert (quick, slow) == ([0, 1, 2, 3, 4], [0, 2, 4])

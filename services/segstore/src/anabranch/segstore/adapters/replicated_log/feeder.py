@@ -158,8 +158,9 @@ class Feeder:
             except (AnabranchError, OSError) as error:
                 well = self._clock.monotonic() - began_s > self._pace.lag_s
                 failures = 1 if well else failures + 1
-                _log.warning(
-                    "a replica of a log is not up to date",
+                tell = _log.warning if failures == 1 else _log.debug
+                tell(
+                    "a replica of a log cannot be kept up to date, trying again",
                     container=self._led.container, node=self.node_id, failures=failures,
                     error=str(error),
                 )  # fmt: skip
@@ -189,6 +190,9 @@ class Feeder:
         while True:
             await self._catch_up()
             self._live = True
+            _log.info(
+                "a replica of a log is up to date", container=led.container, node=self.node_id
+            )
             self._feeding.releases.release_held()
             while self._live:
                 await self._woken()

@@ -88,11 +88,11 @@ class History:
 
     def judge(self, message: Message, opening: Opening | None) -> Verdict:
         """How an opening or a frame relates to this history."""
-        known = self.at((message.container_epoch, message.number))
-        if known is not None:
-            same = known.link.crc == message.crc
+        end, position = self.end, (message.container_epoch, message.number)
+        if position <= position_of(end):
+            known = self.at(position)
+            same = known is not None and known.link.crc == message.crc
             return Verdict.KNOWN if same else Verdict.REFUSED
-        end = self.end
         if message.kind is Kind.OPENING:
             assert opening is not None
             follows = opening.reached == end and message.container_epoch > end.container_epoch
