@@ -164,44 +164,49 @@ Script = Callable[[SimDisk, Ledger, Schedule, NewCommits], Coroutine[None, None,
 async def whole_life(
     disk: SimDisk, ledger: Ledger, schedule: Schedule, commits: NewCommits
 ) -> None:
-    """Create, append, roll, release, rewind, unpin, restart, promise, reset, append."""
+    """Create, catch up, roll, release, rewind, unpin, restart, promise, reset, append."""
     life = Life(disk, ledger, 1, schedule, commits)
     old = Leader()
-    await life.promise(2)
+    await life.promise(4)
     await life.reset(NOTHING)
     life.append(old, old.open(2))
     for number in range(4):
         life.append(old, old.frame(2, b"%d" % number * 300))
         life.append(old, old.frame(1, b"%d" % number * 700))
+        if number % 2:
+            await life.release(old.history.end.last_sequence)
         await life.store.settled()
     new = old.twin()
     life.append(old, old.frame(1, b"void" * 100))
     life.append(old, old.frame(3, b"void" * 200))
-    await life.promise(3)
+    await life.promise(5)
     await life.release(7)
     await life.rewind(new.history.end)
-    life.append(new, new.open(3))
+    life.append(new, new.open(5))
     life.append(new, new.frame(1, b"new" * 400))
     await life.store.settled()
     await life.release(new.history.end.last_sequence)
     assert await life.unpin()
     for number in range(3):
         life.append(new, new.frame(1, b"n%d" % number * 700))
-    await life.promise(5, controller=True)
+    await life.promise(6, controller=True)
     disk.end_process()
     await _second_life(Life(disk, ledger, 2, schedule, commits), new)
 
 
 async def _second_life(life: Life, leader: Leader) -> None:
-    await life.promise(6)
-    life.append(leader, leader.open(6))
-    life.append(leader, leader.frame(1, b"m" * 900))
-    await life.store.settled()
-    await life.release(leader.history.end.last_sequence)
-    assert await life.unpin()
     await life.promise(7)
-    await life.reset(leader.history.end)
     life.append(leader, leader.open(7))
+    await life.release(leader.history.end.last_sequence)
+    await life.store.settled()
+    for number in range(3):
+        life.append(leader, leader.frame(1, b"m%d" % number * 450))
+        await life.release(leader.history.end.last_sequence)
+    await life.store.settled()
+    assert await life.unpin()
+    await life.promise(8)
+    await life.reset(leader.history.end)
+    life.append(leader, leader.open(8))
     for number in range(4):
         life.append(leader, leader.frame(1, b"l%d" % number * 600))
         await life.store.settled()

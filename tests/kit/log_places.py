@@ -127,10 +127,10 @@ class ReplicaPlace:
     """The first of some stores that replicate logs to each other."""
 
     def __init__(self, *nodes: str, journal_file_size: int = 0) -> None:
-        self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
-        self._world = ReplicaWorld(
-            self._runner.get_loop(), nodes, journal_file_size=journal_file_size
-        )
+        loop = VirtualTimeLoop()
+        self._runner = asyncio.Runner(loop_factory=lambda: loop)
+        self._runner.get_loop()
+        self._world = ReplicaWorld(loop, nodes, journal_file_size=journal_file_size)
         self._store = self._world.stores[nodes[0]]
         self._opened = False
 

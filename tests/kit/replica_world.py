@@ -14,7 +14,7 @@ from anabranch.segstore.adapters.replicated_log.view import ReplicatedView
 from kit.log_driver import ScriptedSource, replay_of
 from kit.memory_peers import MemoryPeers, MemoryRegister
 from kit.simdisk import SimDisk
-from kit.virtual_time import VirtualClock, run_virtual
+from kit.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 LOG_ID = "log-0"
 BACK_OFF_S = 0.1
@@ -127,7 +127,7 @@ class ReplicaWorld:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: VirtualTimeLoop,
         nodes: Sequence[str] = ("a", "b", "c"),
         isr_min: int = 1,
         pace: Pace | None = None,
@@ -195,8 +195,10 @@ def in_world(
 
     def made(story: Callable[[ReplicaWorld], Coroutine[None, None, None]]) -> Callable[[], None]:
         async def lived() -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualTimeLoop)
             world = ReplicaWorld(
-                asyncio.get_running_loop(), nodes or ("a", "b", "c"), isr_min,
+                loop, nodes or ("a", "b", "c"), isr_min,
                 journal_file_size=journal_file_size,
             )  # fmt: skip
             try:

@@ -198,6 +198,26 @@ def test_a_file_that_grew_is_not_used_again() -> None:
     assert sizes == {FILE_SIZE}
 
 
+def test_the_epoch_of_a_removed_log_is_known_when_its_files_are_gone() -> None:
+    disk = SimDisk()
+    first = Opened(disk, epoch=7)
+    first.append(b"a")
+    run_at_once(first.journal.create_log(1, "other"))
+    other = ScriptedSource()
+    view = run_at_once(first.journal.open_log(1, "other", 1, other))
+    first.view.close()
+    run_at_once(first.journal.remove_log(0, "log"))
+    for number in range(4):
+        other.put(bytes(2000))
+        view.ready()
+        first.callbacks.run()
+        run_at_once(view.release(number))
+    disk.end_process()
+    second = open_journal(disk, ids=SeededIds(2), schedule=Callbacks(), file_size=FILE_SIZE)
+    assert (second.highest_epoch(0), second.highest_epoch(1)) == (7, 1)
+    assert (second.oldest_sequence(0), second.oldest_sequence(1)) == (0, 4)
+
+
 def test_a_container_that_was_not_opened_keeps_its_files() -> None:
     opened = Opened(SimDisk())
     run_at_once(opened.journal.create_log(1, "other"))

@@ -159,6 +159,41 @@ async def test_no_report_of_an_older_epoch_leaves_after_a_promise() -> None:
     assert world.caller.reports == []
 
 
+async def test_no_report_of_an_older_epoch_leaves_after_the_promise_of_a_leader_here() -> None:
+    world = World()
+    copy = await world.store.fed_copy(world.leader, world.caller, 5)
+    world.caller.reports.clear()
+    world.gate.held = True
+    world.store.append(world.leader.frame(), world.caller, 5)
+    promise = _task(copy.promise(7))
+    await world.store.settled()
+    world.gate.open()
+    await promise
+    await world.store.settled()
+    assert world.caller.reports == []
+
+
+async def test_a_caller_that_is_being_replaced_may_not_go_on() -> None:
+    world = World()
+    await world.store.fed_copy(world.leader, world.caller, 5)
+    world.gate.held = True
+    world.store.append(world.leader.frame(), world.caller, 5)
+    promise = _task(world.store.copies.promise(CONTAINER, LOG, 5, Listening()))
+    await world.store.settled()
+    world.store.append(world.leader.frame(), world.caller, 5)
+    assert [type(error) for error in world.caller.refusals] == [Unavailable]
+    world.gate.open()
+    assert (await promise).end.number == world.leader.history.end.number - 1
+
+
+async def test_the_promise_outlives_the_removal_of_the_copy() -> None:
+    world = World()
+    await world.store.fed_copy(world.leader, world.caller, 5)
+    await world.store.copies.remove(CONTAINER)
+    with pytest.raises(Deposed):
+        await world.store.copies.promise(CONTAINER, LOG, 4, None)
+
+
 async def test_a_promise_repeated_by_a_controller_is_answered_again() -> None:
     world = World()
     await world.store.fed_copy(world.leader, world.caller, 5)

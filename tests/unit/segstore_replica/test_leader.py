@@ -60,6 +60,17 @@ async def test_a_member_whose_session_is_over_is_not_waited_for(w: ReplicaWorld)
 
 
 @in_world()
+async def test_a_leader_that_was_paused_itself_blames_no_member(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    w.peers.of("c").hold_acks = True
+    await led.write(b"one")
+    w.loop.call_later(0.1, w.loop.advance, 10)
+    w.loop.call_later(10.3, w.peers.let_acks_go, "c")
+    await w.until(lambda: led.durable == [b"one"])
+    assert w.register.members() == ("a", "b", "c")
+
+
+@in_world()
 async def test_a_copy_counts_from_the_moment_at_which_it_is_proposed(w: ReplicaWorld) -> None:
     led = await w.opened_by("a")
     w.peers.kill("c")
@@ -318,14 +329,13 @@ async def test_a_frame_of_many_pieces_arrives_whole(w: ReplicaWorld) -> None:
     assert await led.view.read_aside(led.source.addresses[1]) == led.durable[0]
 
 
-async def test_a_log_without_a_copy_here_is_not_created_by_opening_it() -> None:
-    world = ReplicaWorld(asyncio.get_running_loop())
-    found = await world.stores["a"].log.find_log(0, LOG_ID)
+@in_world()
+async def test_a_store_finds_the_logs_of_which_it_has_a_copy(w: ReplicaWorld) -> None:
+    found = await w.stores["a"].log.find_log(0, LOG_ID)
     assert (found.listed, found.listing) == (None, False)
-    copy = await world.stores["a"].copies.create(0, LOG_ID, 0, NOTHING)
-    found = await world.stores["a"].log.find_log(0, LOG_ID)
+    copy = await w.stores["a"].copies.create(0, LOG_ID, 0, NOTHING)
+    found = await w.stores["a"].log.find_log(0, LOG_ID)
     assert (found.listed, found.listing) == (copy.log_id, False)
-    world.end()
 
 
 @in_world()

@@ -239,3 +239,43 @@ async def test_an_idle_log_holds_up_no_old_file(w: ReplicaWorld) -> None:
     assert w.stores["a"].history() == [(1, 2)], "tier 2 lacks it"
     again = await w.opened_by("c", 2)
     assert await again.replayed(1) == [b"two"]
+
+
+@in_world("a", "b", journal_file_size=16384)
+async def test_idle_logs_let_the_journal_remove_its_files(w: ReplicaWorld) -> None:
+    """Another container writes on; the idle one pins no file, however often files change."""
+    idle = await w.opened_by("a")
+    await idle.write(b"one")
+    await idle.view.release(1)
+    log = w.stores["a"].log
+    await log.create_log(1, "log-1")
+    busy = Led(await log.open_log(1, "log-1", 1, source := ScriptedSource()), source)
+    for number in range(1, 60):
+        await busy.write(b"x" * 3000)
+        await busy.view.release(number)
+        log.try_again()
+        await w.settle()
+    assert len(log.live_files()) <= 2
+    await idle.write(b"two")
+    assert idle.durable == [b"one", b"two"]
+    w.stores["a"].log.close()
+    w.stores["a"].restart()
+    again = await w.opened_by("a", 2)
+    assert await again.replayed(1) == [b"two"]
+
+
+@in_world()
+async def test_a_copy_that_is_not_fed_is_not_proposed(w: ReplicaWorld) -> None:
+    """It had synced everything, but before the change could be written its store was wiped."""
+    led = await w.opened_by("a")
+    w.peers.kill("c")
+    await led.write(b"one")
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    w.register.away = True
+    w.peers.of("c").refused = False
+    await asyncio.sleep(1)
+    w.stores["c"].wipe()
+    w.peers.kill("c")
+    w.register.away = False
+    await asyncio.sleep(1)
+    assert w.register.members() == ("a", "b")

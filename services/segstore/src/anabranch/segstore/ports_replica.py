@@ -183,8 +183,8 @@ class CopyHost(Protocol):
 class FollowerFacts:
     """A follower as its leader sees it. `copy_id`: "" while no copy is connected.
 
-    `lag_bytes`: messages that it has not acknowledged. `lag_ms`: the age of the oldest message of these, or
-    the time since it last was up to date.
+    `lag_bytes`: messages that it has not acknowledged. `lag_ms`: the age of the oldest of these, or
+    the time since the copy was last up to date.
     """
 
     node_id: str

@@ -14,10 +14,16 @@ a crash the history is therefore that of some moment after the last one that was
 The leader of the log uses the same copy as its own, and is notified by `lead` when it must end.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from anabranch.common.errors import AnabranchError, CorruptJournal, Deposed, Unavailable
+from anabranch.common.errors import (
+    AnabranchError,
+    CorruptJournal,
+    Deposed,
+    ObjectNotFound,
+    Unavailable,
+)
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.records import Local, Records
 from anabranch.segstore.domain.log.replica.history import (
@@ -270,6 +276,27 @@ class Copy:
         """The message's payload; otherwise like `read`."""
         data = await self._records.read(counted.record)
         return bytes(self._verified(data, counted))
+
+    async def read_payloads(
+        self, wanted: Sequence[Counted]
+    ) -> AsyncIterator[tuple[Counted, bytes]]:
+        """The payloads of synced messages of the history, which are in order; blocks commits.
+
+        Raises the errors of `read`.
+        """
+        if not wanted:
+            return
+        waiting = iter(wanted)
+        found = next(waiting)
+        async for number, data in self._records.read_from(found.record):
+            if number != found.record:
+                continue
+            yield found, bytes(self._verified(data, found))
+            following = next(waiting, None)
+            if following is None:
+                return
+            found = following
+        raise ObjectNotFound("the record was released", record=found.record)
 
     def _verified(self, data: bytes, counted: Counted) -> memoryview:
         message, payload = decode_message(data, self.seed, counted.record)

@@ -28,6 +28,7 @@ from anabranch.common.runtime.logger import get_logger
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.adapters.replicated_log.isr import Isr
 from anabranch.segstore.adapters.replicated_log.led import Led
+from anabranch.segstore.adapters.replicated_log.releases import Releases
 from anabranch.segstore.adapters.replicated_log.window import MESSAGES_MAX, SIZE_BYTES_MAX, Window
 from anabranch.segstore.domain.log.replica.history import Counted, Position, position_of
 from anabranch.segstore.domain.log.stream.messages import HEADER_SIZE_BYTES, Link
@@ -40,14 +41,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """The parts of one log that its feeders share. `released`: the last operation that tier 2 has."""
+    """The parts of one log that its feeders share."""
 
     led: Led
     isr: Isr
     window: Window
-    released: Callable[[], int]
-    on_caught_up: Callable[[], None]
-    """A follower needs no older messages any more."""
+    releases: Releases
 
 
 class _Listener:
@@ -161,7 +160,6 @@ class Feeder:
             except Deposed as error:
                 raise self._led.deposed(error) from error
             except (AnabranchError, OSError) as error:
-                self._isr.failed_store(self.node_id)
                 well = self._clock.monotonic() - began_s > self._pace.lag_s
                 failures = 1 if well else failures + 1
                 _log.warning(
@@ -192,13 +190,13 @@ class Feeder:
         self._check()
         self._copy, self._sent = copy, at
         self._heard_s = self._clock.monotonic()
-        if released := self._feeding.released():
+        if released := self._feeding.releases.released:
             link.release(released)
         self._isr.synced(copy, position_of(at))
         while True:
             await self._catch_up()
             self._live = True
-            self._feeding.on_caught_up()
+            self._feeding.releases.release_held()
             while self._live:
                 await self._woken()
 
@@ -228,8 +226,7 @@ class Feeder:
 
     async def _removed(self, copy: LogCopy) -> None:
         """Have a copy leave the ISR, before anything happens to it."""
-        if self._isr.is_required(copy):
-            self._isr.failed(copy)
+        self._isr.failed(copy)
         await self._within(self._isr.removed(copy), self._pace.open_s)
 
     async def _within(self, work: Awaitable[T], seconds: float | None = None) -> T:
@@ -277,7 +274,9 @@ class Feeder:
 
     def copy_synced(self, listener: object, through: Position) -> None:
         """See `CopyListener`."""
-        if listener is not self._listener or self._copy is None or self._sent is None:
+        if listener is not self._listener or self._lost is not None:
+            return
+        if self._copy is None or self._sent is None:
             return
         self._heard_s = self._clock.monotonic()
         while self._in_flight and self._in_flight[0].position <= through:
@@ -320,7 +319,9 @@ class Feeder:
             self._since_s = self._clock.monotonic()
 
     def _end_attempt(self) -> None:
+        """Forget the link. A copy that is not fed is no candidate for the ISR, and leaves it."""
         self._stop_live()
+        self._isr.failed_store(self.node_id)
         self._listener = None
         if self._link is not None:
             self._link.close()

@@ -119,9 +119,9 @@ class Isr:
         self._due.set()
 
     def failed_store(self, node_id: str) -> None:
-        """A store does not answer: its required copies fail."""
-        for copy in self.required_of(node_id):
-            self.failed(copy)
+        """A store is not fed at the moment: all copies of it fail."""
+        self._progress.failed_store(node_id)
+        self._due.set()
 
     def need(self, isr_min: int) -> None:
         """The placement asks for this many members."""

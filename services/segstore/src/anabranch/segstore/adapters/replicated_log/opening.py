@@ -2,7 +2,7 @@
 
     the own copy promises the epoch ──► the register names the ISR, and the own copy is in it
       ──► the opening, synced by the own copy
-      ──► each other member: promise, rewind to the last common message, the messages that it lacks, the opening
+      ──► each other member: promise, rewind to the last common message, the rest
       ──► a member that cannot is removed ──► every member has synced the opening: serve
 
 A new log has no ISR yet: its first owner makes its own copy the first member. After an operator had
@@ -27,11 +27,10 @@ T = TypeVar("T")
 
 
 async def open_view(led: Led, source: FrameSource, applied_sequence: int) -> ReplicatedView:
-    """Open the log, whose own copy has promised the epoch. `applied_sequence`: the last operation that
-    tier 2 has.
+    """Open the log, whose own copy has promised the epoch.
 
-    Raises LogNotHere (the own copy is not in the ISR), Deposed, WrongHost, Unavailable,
-    CorruptJournal.
+    `applied_sequence`: the last operation that tier 2 has. Raises LogNotHere (the own copy is not
+    in the ISR), Deposed, WrongHost, Unavailable, CorruptJournal.
     """
     replicas = await _replicas(led)
     await _continue_above(led, replicas, applied_sequence)

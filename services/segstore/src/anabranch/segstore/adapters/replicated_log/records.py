@@ -232,6 +232,17 @@ class Records:
         assert self._view is not None
         return await self._view.read_aside(address)
 
+    async def read_from(self, number: int) -> AsyncIterator[tuple[int, bytes]]:
+        """The synced records from this one on, which was not released: number, bytes.
+
+        Faster than `read` for many records, but it blocks commits. Raises the errors of `read`.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self._view is not None
+        async for frame in self._view.replay(number - 1):
+            yield frame.first_sequence, frame.payload
+
     def release(self, below: int) -> None:
         """Let the local log forget the records below this one, soon; it must be synced."""
         self._forget(below)

@@ -26,13 +26,13 @@ from anabranch.common.errors import (
     ObjectNotFound,
     Unavailable,
 )
-from anabranch.common.runtime.logger import get_logger
 from anabranch.common.storage.ports import Buffer
 from anabranch.common.workflow.containment import naming_defects
 from anabranch.segstore.adapters.group import FRAME_SIZE_BYTES_AIM
 from anabranch.segstore.adapters.replicated_log.feeder import Feeder, Feeding
 from anabranch.segstore.adapters.replicated_log.isr import Isr
 from anabranch.segstore.adapters.replicated_log.led import Led
+from anabranch.segstore.adapters.replicated_log.releases import Releases
 from anabranch.segstore.adapters.replicated_log.window import Sent, Window
 from anabranch.segstore.domain.log.replica.history import Counted
 from anabranch.segstore.domain.log.stream.messages import (
@@ -47,8 +47,6 @@ from anabranch.segstore.ports_replica import Replicas, ReplicationFacts
 
 LARGE_SIZE_BYTES = 1024 * 1024
 """A frame of this size is followed by the next one without a wait for its sync."""
-
-_log = get_logger(__name__)
 
 
 class ReplicatedView:
@@ -66,18 +64,15 @@ class ReplicatedView:
             led, replicas, opening.position,
             on_advance=self._advance, on_replicas=self.replicas_changed,
         )  # fmt: skip
-        self._feeding = Feeding(
-            led, self.isr, self._window, lambda: self._released, self._release_held
-        )
         self._feeders: dict[str, tuple[Feeder, asyncio.Task[None]]] = {}
+        self._releases = Releases(
+            led, lambda: [feeder.holds for feeder, _ in self._feeders.values()]
+        )
+        self._feeding = Feeding(led, self.isr, self._window, self._releases)
         self._told_number = 0
         self._unsynced = 0
         """Messages that the own copy has not synced."""
         self._last_size = 0
-        self._released = 0
-        """The last operation that tier 2 has."""
-        self._held_since_s: float | None = None
-        self._releasing = False
         self._pump_scheduled = False
         self._cancel_timer: Callable[[], None] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -292,23 +287,19 @@ class ReplicatedView:
         """See `ContainerLog.replay`."""
         history = self._copy.history
         if history.base.last_sequence > after_sequence:
-            raise self._missing(after_sequence, history.base.last_sequence + 1)
-        reached = after_sequence
+            raise CorruptJournal(
+                "operations are missing from the log",
+                after=after_sequence, found=history.base.last_sequence + 1, log_id=self.log_id,
+            )  # fmt: skip
         readable = max(self.isr.committed, self._opening.position)
-        for counted in history.frames_after(after_sequence):
-            if counted.position > readable:
-                return
-            if counted.first_sequence > reached + 1:
-                raise self._missing(reached, counted.first_sequence)
-            reached = counted.link.last_sequence
-            payload = await self._copy.read_payload(counted)
+        frames = [
+            counted
+            for counted in history.frames_after(after_sequence)
+            if counted.position <= readable
+        ]
+        async for counted, payload in self._copy.read_payloads(frames):
             count = counted.link.last_sequence - counted.first_sequence + 1
             yield ReplayedFrame(counted.first_sequence, count, _address(counted), payload)
-
-    def _missing(self, after: int, found: int) -> CorruptJournal:
-        return CorruptJournal(
-            "operations are missing from the log", after=after, found=found, log_id=self.log_id
-        )
 
     async def read_aside(self, address: LogAddress) -> bytes:
         """See `ContainerLog.read_aside`."""
@@ -317,61 +308,17 @@ class ReplicatedView:
             raise ObjectNotFound("the frame was released", position=address.position)
         return await self._copy.read_payload(found)
 
-    # --- releasing ----------------------------------------------------------------------------
-
     async def release(self, applied_sequence: int) -> None:
         """See `ContainerLog.release`. A follower that catches up delays it for some time."""
-        if applied_sequence > self._released:
-            self._released = applied_sequence
+        if applied_sequence > self._releases.released:
             for feeder, _ in self._feeders.values():
                 feeder.release(applied_sequence)
-        self._release_own()
-
-    def _release_own(self) -> None:
-        """Release the messages that tier 2 has and no follower needs to catch up."""
-        holds = [
-            held.last_sequence
-            for feeder, _ in self._feeders.values()
-            if (held := feeder.holds) is not None
-        ]
-        upto = min([self._released, *holds])
-        now_s = self._around.clock.monotonic()
-        if upto == self._released:
-            self._held_since_s = None
-        elif self._held_since_s is None:
-            self._held_since_s = now_s
-        elif (
-            now_s - self._held_since_s > self._around.pace.hold_s
-            or self._led.local.no_room is not None
-        ):
-            upto = self._released
-        self._copy.release(upto)
-
-    def _release_held(self) -> None:
-        """Release the messages that were held for a follower, which has caught up."""
-        if self._held_since_s is not None and not self._ended:
-            self._release_own()
+        self._releases.release(applied_sequence)
 
     def unpin(self) -> None:
-        """Have the last message of the copy hold up no old journal file, if tier 2 has it."""
-        history = self._copy.history
-        if self._releasing or self._ended or self._group is None or not self._window.empty:
-            return
-        if history.oldest_record is not None and history.end.last_sequence <= self._released:
-            self._releasing = True
-            self._group.create_task(self._kept(self._unpin))
-
-    async def _unpin(self) -> None:
-        try:
-            self._release_own()
-            await self._copy.unpin()
-        except Unavailable as error:
-            _log.warning(
-                "a released message still holds up a journal file",
-                container=self.container, error=str(error),
-            )  # fmt: skip
-        finally:
-            self._releasing = False
+        """Have the log hold up no old journal file, if tier 2 has everything."""
+        if self._group is not None and not self._ended and self._releases.may_unpin:
+            self._group.create_task(self._kept(self._releases.unpin))
 
     # --- facts --------------------------------------------------------------------------------
 

@@ -96,6 +96,12 @@ class Progress:
             self._failed.add(copy)
             self._synced.pop(copy, None)
 
+    def failed_store(self, node_id: str) -> None:
+        """Every copy of a store is lost: members, and copies that could be grown in."""
+        for copy in self.required | self._synced.keys():
+            if copy.node_id == node_id:
+                self.failed(copy)
+
     def need(self, isr_min: int) -> None:
         """Acknowledge with at least so many confirmed members from now on."""
         self._isr_min = isr_min
