@@ -36,6 +36,8 @@ class KnownCopies:
     check: Callable[[str], None] = lambda _node: None
     copies: dict[tuple[str, int], KnownCopy] = field(default_factory=dict)
     """By node and container."""
+    lives: int = 0
+    """The copies that simulated stores have created."""
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     """Node, container and epoch of every request."""
 

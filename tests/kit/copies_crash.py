@@ -6,12 +6,13 @@ one of the later states, with all its messages, and lack nothing that tier 2 lac
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from anabranch.common.errors import AnabranchError
-from anabranch.common.runtime.ids import SeededIds
+from anabranch.common.runtime.ids import Rng, SeededIds
 from anabranch.segstore.adapters.group import Schedule
 from anabranch.segstore.adapters.journal.commits import CommitWriter, InlineCommits
 from anabranch.segstore.adapters.journal.journal import open_journal
@@ -20,7 +21,8 @@ from anabranch.segstore.domain.log.replica.history import Position, position_of
 from anabranch.segstore.domain.log.stream.messages import NOTHING, Link
 from kit.copies_world import CONTAINER, LOG, CopyStore, Leader, Listening
 from kit.deferred_commits import DeferredCommits
-from kit.simdisk import LOSE_ALL, Crashed, SimDisk
+from kit.rng import seeded
+from kit.simdisk import LOSE_ALL, Crashed, RandomSurvival, SimDisk, When
 from kit.virtual_time import run_virtual
 
 FILE_SIZE = 4096
@@ -69,13 +71,17 @@ class Ledger:
         self.confirmed = max(self.confirmed, place)
 
     def confirm_position(self, through: Position) -> None:
-        """The copy reported this position in the present life."""
-        for place in range(len(self.timeline) - 1, -1, -1):
-            state = self.timeline[place]
-            if state.life == self.last.life and position_of(state.links[-1]) == through:
-                self.confirm(place)
-                return
-        raise AssertionError(f"a position was reported that was never sent: {through}")
+        """The copy reported this position in the present life.
+
+        Several states may end there; only the oldest one that is possible is sure.
+        """
+        places = [
+            place
+            for place, state in enumerate(self.timeline)
+            if state.life == self.last.life and position_of(state.links[-1]) == through
+        ]
+        assert places, f"a position was reported that was never sent: {through}"
+        self.confirm(next((place for place in places if place >= self.confirmed), 0))
 
     def fork(self) -> "Ledger":
         """An independent copy."""
@@ -212,6 +218,87 @@ async def _second_life(life: Life, leader: Leader) -> None:
         await life.store.settled()
     life.store.copies.close()
     life.store.local.close()
+
+
+def random_life(seed: int) -> Script:
+    """A script of random messages, releases, promises, rewinds, resets and restarts."""
+
+    async def script(
+        disk: SimDisk, ledger: Ledger, schedule: Schedule, commits: NewCommits
+    ) -> None:
+        rng = seeded(seed)
+        leader = Leader()
+        epoch = 0
+        for number in range(1, 2 + int(rng.random() * 3)):
+            life = Life(disk, ledger, number, schedule, commits)
+            copy = await life.store.copies.find(CONTAINER, LOG)
+            await agree(copy, ledger)
+            leader.history.rewind(copy.history.end if copy is not None else NOTHING)
+            epoch = await _take_over(life, leader, epoch, rng)
+            for _ in range(int(rng.random() * 25)):
+                epoch = await _random_step(life, leader, epoch, rng)
+            disk.end_process()
+
+    return script
+
+
+async def _take_over(life: Life, leader: Leader, epoch: int, rng: Rng) -> int:
+    """A new leader takes the next epoch, has the copy rewind, or begin anew, and opens the log."""
+    epoch += 1 + int(rng.random() * 2)
+    await life.promise(epoch)
+    if not life.ledger.last.life or rng.random() < 0.1:
+        await life.reset(leader.history.end)
+    elif rng.random() < 0.4:
+        copy = await life.store.copy()
+        known = [copy.history.base, *(c.link for c in copy.history.after(copy.history.base))]
+        to = known[int(rng.random() * len(known))]
+        if leader.history.has(to):
+            leader.history.rewind(to)
+            await life.rewind(to)
+    life.append(leader, leader.open(epoch))
+    return epoch
+
+
+async def _random_step(life: Life, leader: Leader, epoch: int, rng: Rng) -> int:
+    kind = rng.random()
+    if kind < 0.6:
+        size = int(rng.random() ** 2 * 2000)
+        life.append(leader, leader.frame(1 + int(rng.random() * 3), bytes(size)))
+        if rng.random() < 0.6:
+            await life.store.settled()
+    elif kind < 0.75:
+        end = leader.history.end.last_sequence
+        await life.release(max(life.ledger.released, end - int(rng.random() * 4)))
+    elif kind < 0.85:
+        await life.unpin()
+    elif kind < 0.9:
+        epoch += 1
+        await life.promise(epoch, controller=True)
+        epoch = await _take_over(life, leader, epoch, rng)
+    else:
+        epoch = await _take_over(life, leader, epoch, rng)
+    return epoch
+
+
+def random_copies(seed: int) -> None:
+    """A random life, cut off by a crash or an error at a random call, then checked."""
+    rng = seeded(seed)
+    writer = list(WRITERS.values())[int(rng.random() * len(WRITERS))]
+    measured = SimDisk()
+    run_until_crash(random_life(seed), measured, writer)
+    disk = SimDisk()
+    number = 1 + int(rng.random() * measured.calls)
+    if rng.random() < 0.2:
+        disk.fail_at(number, errno.EIO if rng.random() < 0.5 else errno.ENOSPC)
+    else:
+        moments: tuple[When, ...] = ("before", "during", "after")
+        disk.crash_at(number, moments[int(rng.random() * 3)])
+    ledger = run_until_crash(random_life(seed), disk, writer)
+    if rng.random() < 0.3:
+        disk.kill()
+    else:
+        disk.power_loss(RandomSurvival(rng))
+    check(disk, ledger)
 
 
 def run_until_crash(script: Script, disk: SimDisk, commits: NewCommits) -> Ledger:

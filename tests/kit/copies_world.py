@@ -125,6 +125,8 @@ class CopyStore:
     def __init__(self, local: LocalLog, schedule: Schedule, ids: IdSource | None = None) -> None:
         self.local = local
         self.failures: list[AnabranchError] = []
+        self.broken: list[BaseException] = []
+        """The errors that ended tasks, such as a simulated crash."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.copies = Copies(
             local, NODE, ids or SeededIds(1), VirtualClock(asyncio.get_running_loop()),
@@ -134,7 +136,12 @@ class CopyStore:
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self.broken += [error for error in [task.exception()] if error is not None]
 
     async def settled(self) -> None:
         """Wait until nothing is under way any more, not counting waits for time."""

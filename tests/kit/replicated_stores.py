@@ -49,9 +49,8 @@ def synced(copies: KnownCopies, found: Placement, alive: Sequence[str]) -> tuple
 
 
 def _new_copy(copies: KnownCopies, node: str, container: int, log_id: str) -> KnownCopy:
-    before = copies.copies.get((node, container))
-    life = int(before.copy.copy_id.rpartition("-")[2]) + 1 if before is not None else 1
-    copies.put(node, container, epoch=0, number=0, life=life)
+    copies.lives += 1
+    copies.put(node, container, epoch=0, number=0, life=copies.lives)
     known = copies.copies[node, container]
     known.log_id = log_id
     return known

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from kit.copies_crash import WRITERS, check, run_until_crash, whole_life
+from kit.copies_crash import WRITERS, check, random_copies, run_until_crash, whole_life
 from kit.rng import seeded
 from kit.simdisk import (
     KEEP_ALL,
@@ -83,3 +83,8 @@ def test_an_error_at_any_disk_call_is_never_a_false_report(error: int) -> None:
         ledger = run_until_crash(whole_life, disk, WRITERS["inline"])
         disk.power_loss(LOSE_ALL)
         check(disk, ledger)
+
+
+def test_random_lives_keep_what_was_reported() -> None:
+    for seed in range(300):
+        random_copies(seed)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryLog
+from anabranch.segstore.ports_replica import Replicas, ReplicationFacts
 from anabranch.segstore.shell.container.lease import NO_LEASE
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
@@ -37,6 +39,11 @@ class Opening:
         open_tier_two = OpenContainerTierTwo(driver.storage, ids, driver.time)
         self._tiers = Tiers(self.log, open_tier_two, placements, ids)
 
+    def use(self, log: "Above") -> None:
+        """Open from this log, which stores replicate."""
+        self.log = log
+        self._tiers = replace(self._tiers, log=log, replicated=log)
+
     async def run(self, clock: Clock) -> None:
         around = surroundings(clock, self.cache, self.throttle, call_later)
         placement = Placement(0, (NODE,), container_epoch=2, log_id=LOG_ID)
@@ -60,6 +67,37 @@ def driver() -> Iterator[TieredDriver]:
     driver.commit()
     yield driver
     driver.finish()
+
+
+class Above(MemoryLog):
+    """A log that notes up to where tier 2 has the container's operations, as replicas do."""
+
+    above = -1
+
+    def continue_above(self, container: int, applied_sequence: int) -> None:
+        assert container not in self._views, "before the log is opened"
+        self.above = applied_sequence
+
+    def replicas_changed(self, container: int, container_epoch: int, replicas: Replicas) -> None:
+        raise NotImplementedError
+
+    def describe(self, container: int) -> ReplicationFacts | None:
+        raise NotImplementedError
+
+
+def test_a_replicated_log_continues_above_the_operations_in_tier_two(driver: TieredDriver) -> None:
+    driver.flush()
+    applied = driver.container.applied.flushed_sequence
+    assert applied > 0
+
+    async def opened() -> None:
+        opening = Opening(driver)
+        log = Above(driver.frames, lambda _: None)
+        opening.use(log)
+        await opening.run(SystemClock())
+        assert log.above == applied
+
+    driver.wait(opened())
 
 
 class CancellingClock(SystemClock):

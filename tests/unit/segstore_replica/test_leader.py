@@ -232,6 +232,72 @@ async def test_a_release_waits_for_a_follower_that_catches_up(w: ReplicaWorld) -
 
 
 @in_world()
+async def test_a_release_does_not_wait_for_a_slow_follower_for_ever(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    w.peers.kill("c")
+    await led.write(*[b"%03d" % number for number in range(100)])
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    w.peers.of("c").hold_acks, w.peers.of("c").refused = True, False
+    w.peers.of("c").way_s = 0.001
+    await asyncio.sleep(0.5)
+    await led.view.release(100)
+    w.loop.advance(w.pace.hold_s + 1)
+    await led.view.release(100)
+    assert len(w.stores["a"].history()) == 1
+    w.peers.let_acks_go("c")
+    await w.all_in_sync()
+    assert w.peers.counts["resets"] == 3
+    assert w.stores["c"].history() == w.stores["a"].history()
+
+
+@in_world()
+async def test_messages_may_be_released_while_a_copy_is_reset(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    w.peers.kill("c")
+    await led.write(b"one", b"two")
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    w.stores["c"].wipe()
+    w.peers.of("c").way_s, w.peers.of("c").refused = 0.5, False
+    await w.until(lambda: w.peers.counts["resets"] == 3)
+    await led.view.release(2)
+    await led.write(b"three")
+    await w.all_in_sync()
+    assert w.peers.counts["resets"] == 4
+    assert w.stores["c"].history() == w.stores["a"].history()
+
+
+@in_world()
+async def test_a_follower_hears_of_releases_when_it_comes_back(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    await led.write(b"one", b"two")
+    w.peers.kill("c")
+    await w.until(lambda: w.register.members() == ("a", "b"))
+    await led.view.release(2)
+    w.peers.of("c").refused = False
+    await w.all_in_sync()
+    await w.settle()
+    assert w.stores["c"].history() == w.stores["a"].history() == [(1, 2)]
+
+
+@in_world()
+async def test_a_frame_that_is_not_acknowledged_is_not_replayed(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    await led.write(b"one")
+    w.peers.of("c").hold_acks = True
+    await led.write(b"two")
+    assert await led.replayed() == [b"one"]
+
+
+@in_world()
+async def test_a_follower_may_ask_for_a_flush(w: ReplicaWorld) -> None:
+    await w.opened_by("a")
+    link = next(link for link in w.peers.links if link.node_id == "b")
+    link.flush_wanted(0, 1)
+    await w.settle()
+    assert w.stores["a"].flushes_wanted == [0]
+
+
+@in_world()
 async def test_followers_release_what_the_leader_releases(w: ReplicaWorld) -> None:
     led = await w.opened_by("a")
     await led.write(b"one", b"two", b"three")

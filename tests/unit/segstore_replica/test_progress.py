@@ -132,3 +132,24 @@ def test_the_own_copy_alone_is_known_as_such() -> None:
     assert change is not None
     progress.proposed(change)
     assert not progress.alone
+
+
+def test_a_store_that_is_lost_before_its_copy_was_proposed_is_not_proposed() -> None:
+    progress = opened(A, B)
+    progress.synced(C, OPENING)
+    progress.failed_store(C.node_id)
+    assert progress.due() is None
+    progress.failed_store(B.node_id)
+    assert progress.due() == Change((A,))
+    progress.failed_store(A.node_id)
+    assert progress.due() == Change((A,)), "the owner's copy does not fail"
+
+
+def test_more_members_may_be_needed_from_now_on() -> None:
+    progress = opened(A, B)
+    progress.need(3)
+    progress.synced(A, (5, 1))
+    progress.synced(B, (5, 1))
+    assert (progress.enough, progress.committed) == (False, OPENING)
+    progress.need(2)
+    assert progress.committed == (5, 1)

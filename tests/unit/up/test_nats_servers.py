@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli.up.choices import Wish
-from anabranch.cli.up.command import up
+from anabranch.cli.up.command import Logs, up
 from anabranch.cli.up.directory import claim
 from anabranch.cli.up.parts import ClusterPlan, NatsPorts, NatsProbe, cluster_parts
 from anabranch.common.errors import InvalidSetting
@@ -87,7 +87,7 @@ def test_a_number_of_nats_servers_that_makes_no_sense_is_refused(
 
 def test_an_ephemeral_cluster_has_no_logs_in_jetstream() -> None:
     with pytest.raises(InvalidSetting, match="keeps no logs") as refused:
-        up(ephemeral=True, log="jetstream")
+        up(ephemeral=True, logs=Logs(log="jetstream"))
     assert refused.value.remedy == "omit --log or --ephemeral"
 
 
@@ -107,26 +107,26 @@ def test_the_number_of_replicas_reaches_the_controllers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("logs", "spus", "words"),
     [
-        ({"replication": 3}, "need as many stores"),
-        ({"replication": 3, "spus": 2}, "need as many stores"),
-        ({"replication": 0, "spus": 3}, "1 to 7 replicas"),
-        ({"replication": 8, "spus": 9}, "1 to 7 replicas"),
-        ({"replication": 3, "spus": 3, "log": "jetstream"}, "journals of several stores"),
+        (Logs(replication=3), 1, "need as many stores"),
+        (Logs(replication=3), 2, "need as many stores"),
+        (Logs(replication=0), 3, "1 to 7 replicas"),
+        (Logs(replication=8), 9, "1 to 7 replicas"),
+        (Logs("jetstream", 3), 3, "journals of several stores"),
     ],
 )
 def test_replicas_that_make_no_sense_are_refused(
-    tmp_path: Path, options: dict[str, Any], words: str
+    tmp_path: Path, logs: Logs, spus: int, words: str
 ) -> None:
     with pytest.raises(InvalidSetting, match=words):
-        up(data_dir=tmp_path / "new", **options)
+        up(data_dir=tmp_path / "new", spus=spus, logs=logs)
     assert not (tmp_path / "new").exists()
 
 
 def test_an_ephemeral_cluster_has_no_replicas() -> None:
     with pytest.raises(InvalidSetting, match="keeps no logs"):
-        up(ephemeral=True, spus=3, replication=3)
+        up(ephemeral=True, spus=3, logs=Logs(replication=3))
 
 
 def test_a_directory_with_replicas_is_not_started_with_fewer_stores(tmp_path: Path) -> None:

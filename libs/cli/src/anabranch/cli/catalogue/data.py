@@ -12,6 +12,7 @@ STARTING = (
             "anabranch up --ephemeral",
             "anabranch up --spus 3 --controllers 2",
             "anabranch up --spus 3 --nats 3 --log jetstream",
+            "anabranch up --spus 3 --replication 3",
         ),
     ),
     Command(

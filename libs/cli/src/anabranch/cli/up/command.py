@@ -37,7 +37,27 @@ class Ports:
     "Port of the HTTP gateway on 127.0.0.1; 0 takes any free one."
 
 
+_LOG = (
+    "Place of the logs: journal, in each store; or jetstream, in NATS, where any store can open "
+    "them (journal); chosen once."
+)
+_REPLICATION = (
+    "Number of stores that keep each log, of which any can open it; needs as many --spus; chosen "
+    "once."
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Logs:
+    """The place of the containers' logs, chosen once."""
+
+    log: Annotated[Log | None, Parameter(help=_LOG)] = None
+    replication: Annotated[int | None, Parameter(help=_REPLICATION)] = None
+
+
 _ANY_PORTS = Ports()
+_USUAL_LOGS = Logs()
 
 
 def up(
@@ -51,8 +71,7 @@ def up(
     spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
     controllers: int = 1,
     nats: int | None = None,
-    log: Log | None = None,
-    replication: int | None = None,
+    logs: Logs = _USUAL_LOGS,
     redis: bool = True,
     context: str = "local",
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -77,12 +96,6 @@ def up(
         Number of controllers; if one dies, the others take over its work.
     nats
         Number of NATS servers, 1 or 3 (1); chosen once. Three keep working when one is down.
-    log
-        Place of the logs: journal, in each store; or jetstream, in NATS, where any store can open
-        them (journal); chosen once.
-    replication
-        Number of stores that keep each log, of which any can open it; needs as many --spus; chosen
-        once.
     redis
         Start Redis too, if its program is found; without it buckets are shared by rendezvous.
     context
@@ -99,8 +112,7 @@ def up(
         store_count=spus,
         controller_count=controllers,
         nats_count=nats,
-        log=log,
-        replication=replication,
+        **asdict(logs),
         redis=redis,
     )
     asyncio.run(_run(settings, context, json))

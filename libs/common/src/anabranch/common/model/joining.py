@@ -19,7 +19,7 @@ def join_proof(token: str, node_id: str, session: str) -> str:
 
 def may_join(token: str, node_id: str, session: str, proof: str) -> bool:
     """Whether a store with this proof may join; without a token, every store may."""
-    return not token or hmac.compare_digest(join_proof(token, node_id, session), proof)
+    return not token or _same(join_proof(token, node_id, session), proof)
 
 
 def peer_proof(token: str, challenge: str, sender: str, receiver: str) -> str:
@@ -35,4 +35,9 @@ def peer_proof(token: str, challenge: str, sender: str, receiver: str) -> str:
 
 def is_peer(token: str, challenge: str, sender: str, receiver: str, proof: str) -> bool:
     """Whether the sender of this proof has the token; without a token, every sender passes."""
-    return not token or hmac.compare_digest(peer_proof(token, challenge, sender, receiver), proof)
+    return not token or _same(peer_proof(token, challenge, sender, receiver), proof)
+
+
+def _same(expected: str, proof: str) -> bool:
+    """Compare in a time that does not depend on the proof, which may hold any characters."""
+    return hmac.compare_digest(expected.encode(), proof.encode(errors="replace"))

@@ -183,10 +183,6 @@ class Feeder:
         )
         state = await self._within(link.promise())
         copy, at = await self._aligned(link, state)
-        if not led.copy.history.has(at):
-            raise Unavailable(
-                "the leader released messages that the replica lacks", node=self.node_id
-            )
         self._check()
         self._copy, self._sent = copy, at
         self._heard_s = self._clock.monotonic()
