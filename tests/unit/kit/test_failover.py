@@ -144,19 +144,65 @@ def test_a_group_that_left_an_event_out_is_blamed(tmp_path: Path) -> None:
     assert len(judge_group(tmp_path, written, writers=1).violations) == 1
 
 
-def test_a_plan_begins_with_one_fault_of_each_kind_and_follows_from_its_seed() -> None:
-    drawn = list(islice(faults(seeded(3)), 200))
-    assert {fault.kind for fault in drawn[: len(Kind)]} == set(Kind)
-    assert drawn == list(islice(faults(seeded(3)), 200))
-    assert drawn != list(islice(faults(seeded(4)), 200))
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_plan_begins_with_one_fault_of_each_kind_and_follows_from_its_seed(shape: Shape) -> None:
+    def drawn(seed: int) -> list[Fault]:
+        return list(islice(faults(seeded(seed), shape.weights), 200))
+
+    assert {fault.kind for fault in drawn(3)[: len(shape.weights)]} == set(shape.weights)
+    assert {fault.kind for fault in drawn(3)} == set(shape.weights)
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
 
 
 def test_a_process_is_stopped_for_half_a_second_to_eight_and_a_wiped_store_is_down() -> None:
-    for fault in islice(faults(seeded(1)), 300):
+    for fault in islice(faults(seeded(1), REPLICATED.weights), 300):
         if fault.kind.stops:
             assert STOPPED_S[0] <= fault.lasts_s <= STOPPED_S[1]
-        elif fault.kind is Kind.WIPE_STORE:
+        elif fault.kind.wipes:
             assert fault.lasts_s >= DOWN_S[0]
+
+
+def placed(container: int, *isr: tuple[str, str]) -> Placement:
+    copies = tuple(LogCopy(node, copy) for node, copy in isr)
+    return Placement(container, tuple(node for node, _ in isr) or ("a",), isr=copies)
+
+
+@pytest.mark.parametrize(
+    ("isr", "on_disk", "harmed"),
+    [
+        pytest.param([("a", "1"), ("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="another has it"),
+        pytest.param([("a", "1")], {"a": "L.1", "b": "L.2"}, True, id="it is the last one"),
+        pytest.param([("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="it is not in sync"),
+        pytest.param([("a", "1"), ("b", "2")], {"a": "L.1"}, True, id="the other disk is gone"),
+        pytest.param([("a", "1"), ("b", "2")], {"b": "L.3"}, True, id="the other copy is a new one"),
+        pytest.param([], {}, False, id="nothing was written"),
+    ],
+)
+def test_a_store_may_lose_its_disk_if_another_disk_has_an_in_sync_copy_of_each_log(
+    isr: list[tuple[str, str]], on_disk: dict[str, str], harmed: bool
+) -> None:
+    safe = placed(0, ("b", "8"), ("c", "9"))
+    disks = {"c": "L.9", **on_disk}
+    assert endangered([safe, placed(1, *isr)], disks, "a") == ([1] if harmed else [])
+
+
+class Kept:
+    """The directory of a trial's cluster with two stores, and one container in sync on both."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.clock = VirtualClock()
+        self.objects = MemoryObjectStore()
+        self.copies = Copies(self.objects, directory, ["segstore", "segstore-2"], self.clock)
+        self.put("segstore", "a", "L.1")
+        self.put("segstore-2", "b", "L.2")
+
+    def put(self, store: str, node_id: str, copy: str) -> None:
+        logs = self.directory / store / "journal" / "logs"
+        logs.mkdir(parents=True)
+        (self.directory / store / "node-id").write_text(f"{node_id}\ncrc 0\n")
+        (logs / "0").write_text(f"{copy}\ncrc 0\n")
 
 
 def test_a_share_chooses_among_the_parts_that_are_up() -> None:
