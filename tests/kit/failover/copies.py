@@ -7,10 +7,9 @@ has noticed; so a copy counts only if the store's disk has it, too.
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
 from anabranch.common.contracts.cluster import placement_from_bytes
 from anabranch.common.errors import Unavailable
-from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 
@@ -38,7 +37,7 @@ class Copies:
     """Asks the placements and the disks of the stores in `data_dir`, which have these names."""
 
     def __init__(
-        self, placed: JetStreamObjectStore, data_dir: Path, stores: Sequence[str], clock: Clock
+        self, placed: ObjectStore, data_dir: Path, stores: Sequence[str], clock: Clock
     ) -> None:
         self._placed = placed
         self._folders = {name: data_dir / name for name in stores}

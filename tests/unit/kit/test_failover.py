@@ -1,18 +1,25 @@
 """The judges of a fail-over trial, and its plan of faults."""
 
+import shutil
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from anabranch.common.contracts.cluster import placement_to_bytes
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import LogCopy, Placement
+from anabranch.common.runtime.clock import SystemClock
 from kit.chaos.ledger import Ack, LedgerContent
 from kit.chaos.verdict import Verdict as EventVerdict
 from kit.failover.__main__ import report, zeros
+from kit.failover.copies import Copies, endangered
 from kit.failover.divergence import KeyHistories, divergent
 from kit.failover.outages import Outage, Struck, outages, summary
-from kit.failover.plan import DOWN_S, STOPPED_S, Kind, chosen, faults
+from kit.failover.plan import DOWN_S, STOPPED_S, Fault, chosen, faults
 from kit.failover.readings import Reading, Told, judge_group, parse_notes
 from kit.failover.run import TrialResult
+from kit.failover.shape import REPLICATED, SHAPES, Shape
 from kit.failover.transactions import (
     EVENTS,
     LedgerWriter,
@@ -171,11 +178,11 @@ def placed(container: int, *isr: tuple[str, str]) -> Placement:
 @pytest.mark.parametrize(
     ("isr", "on_disk", "harmed"),
     [
-        pytest.param([("a", "1"), ("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="another has it"),
+        pytest.param([("a", "1"), ("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="one is left"),
         pytest.param([("a", "1")], {"a": "L.1", "b": "L.2"}, True, id="it is the last one"),
         pytest.param([("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="it is not in sync"),
         pytest.param([("a", "1"), ("b", "2")], {"a": "L.1"}, True, id="the other disk is gone"),
-        pytest.param([("a", "1"), ("b", "2")], {"b": "L.3"}, True, id="the other copy is a new one"),
+        pytest.param([("a", "1"), ("b", "2")], {"b": "L.3"}, True, id="the other copy is new"),
         pytest.param([], {}, False, id="nothing was written"),
     ],
 )
@@ -187,22 +194,26 @@ def test_a_store_may_lose_its_disk_if_another_disk_has_an_in_sync_copy_of_each_l
     assert endangered([safe, placed(1, *isr)], disks, "a") == ([1] if harmed else [])
 
 
-class Kept:
-    """The directory of a trial's cluster with two stores, and one container in sync on both."""
+def have_disk(store: Path, node_id: str, copy: str) -> None:
+    logs = store / "journal" / "logs"
+    logs.mkdir(parents=True)
+    (store / "node-id").write_text(f"{node_id}\ncrc 0\n")
+    (logs / "0").write_text(f"{copy}\ncrc 0\n")
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.clock = VirtualClock()
-        self.objects = MemoryObjectStore()
-        self.copies = Copies(self.objects, directory, ["segstore", "segstore-2"], self.clock)
-        self.put("segstore", "a", "L.1")
-        self.put("segstore-2", "b", "L.2")
 
-    def put(self, store: str, node_id: str, copy: str) -> None:
-        logs = self.directory / store / "journal" / "logs"
-        logs.mkdir(parents=True)
-        (self.directory / store / "node-id").write_text(f"{node_id}\ncrc 0\n")
-        (logs / "0").write_text(f"{copy}\ncrc 0\n")
+async def test_copies_are_sought_in_the_placements_and_on_the_disks(tmp_path: Path) -> None:
+    objects = InMemoryObjectStore()
+    await objects.create("0", placement_to_bytes(placed(0, ("a", "1"), ("b", "2"))))
+    await objects.create("leader", b"no placement")
+    copies = Copies(objects, tmp_path, ["segstore", "segstore-2"], SystemClock())
+    have_disk(tmp_path / "segstore", "a", "L.1")
+    assert copies.node_id("segstore") == "a"
+    assert not await copies.may_lose("segstore")
+    have_disk(tmp_path / "segstore-2", "b", "L.2")
+    assert await copies.may_lose("segstore")
+    shutil.rmtree(tmp_path / "segstore-2" / "journal")
+    assert not await copies.may_lose("segstore")
+    assert await copies.may_lose("segstore-2")
 
 
 def test_a_share_chooses_among_the_parts_that_are_up() -> None:
