@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from anabranch.common.errors import InvalidRequest
 from bench.case import MIB, Effort
-from bench.systems.anabranch import APART, NOT_FLUSHING, Anabranch, AnabranchApart, flushing
+from bench.systems.anabranch import (
+    APART,
+    NOT_FLUSHING,
+    Anabranch,
+    AnabranchApart,
+    flushing,
+    shared_logs,
+    stores,
+)
 from bench.systems.arrow import ReadyArrow
 from bench.systems.disk import Disk
 from bench.systems.echo import Echo
@@ -38,6 +46,7 @@ from bench.workloads.w21_table_bulk import GetHot, GetMany, PutMany, ScanAll, Sc
 from bench.workloads.w22_table_restart import TableRestart
 from bench.workloads.w23_shared_log import SharedLog, SharedLogAwaited
 from bench.workloads.w24_fail_over import FailOver
+from bench.workloads.w25_replicated import REPLICATION, Replicated, ReplicatedAwaited
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -48,6 +57,9 @@ WINDOW_BYTES = 8 * BLOCK_BYTES
 RIVALS = frozenset({"jetstream", "redis"})
 ONE_BY_ONE = frozenset({"jetstream"})
 """Systems whose client reads entries of a table one by one."""
+
+
+LOGS_ON_THREE = shared_logs(nats_servers=3, stores=3, controllers=2)
 
 
 def systems(effort: Effort) -> list[System]:
@@ -113,7 +125,12 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W23": tuple(
             make(replicas) for replicas in (1, 3) for make in (SharedLog, SharedLogAwaited)
         ),
-        "W24": (FailOver(with_nats=False), FailOver(with_nats=True)),
+        "W24": (
+            FailOver("W24 store", LOGS_ON_THREE),
+            FailOver("W24 store and NATS", LOGS_ON_THREE, with_nats=True),
+        ),
+        "W25": (Replicated(), ReplicatedAwaited()),
+        "W26": (FailOver("W26", stores(3, REPLICATION, controllers=2)),),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

@@ -48,6 +48,13 @@ def shared_logs(nats_servers: int, stores: int = 1, controllers: int = 1) -> UpS
     )
 
 
+def stores(count: int, replication: int | None = None, controllers: int = 1) -> UpSettings:
+    """A cluster of so many stores; `replication`: the copies of each log, which stores make."""
+    return UpSettings(
+        data_dir=None, store_count=count, controller_count=controllers, replication=replication
+    )
+
+
 def flushing(flush_bytes: int) -> Mapping[str, str]:
     """The store's environment to flush whenever so many bytes wait."""
     return {"ANABRANCH_SEGSTORE_FLUSH_BYTES": str(flush_bytes)}

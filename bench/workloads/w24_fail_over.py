@@ -1,12 +1,12 @@
-"""W24: the store of a container is killed, and its writer goes on with another store.
+"""W24, W26: the store of a container is killed, and its writer goes on with another store.
 
-Three stores and three NATS servers, logs on JetStream. A writer awaits one event after the other;
-`kill -9` ends the store that serves them, `KILLS` times in a round. Seconds count from the kill to
-the first acknowledgement of an event that was sent after it. The store stays down until then, and
-must be whole again before the next kill.
+Three stores. A writer awaits one event after the other; `kill -9` ends the store that serves them,
+`KILLS` times in a round. Seconds count from the kill to the first acknowledgement of an event that
+was sent after it. The store stays down until then, and must be whole again before the next kill.
 
-store           the store alone
-store and NATS  the store, and at the same moment the NATS server that leads the container's log
+W24 store           logs on JetStream, on three NATS servers; the store alone is killed
+W24 store and NATS  the store, and at the same moment the NATS server that leads the container's log
+W26                 three stores replicate the logs; the store that leads is killed
 
 `seconds` is the median of a round's kills, `longest s` the longest. `lost`: acknowledged events
 that are not in the stream at the end; the row is verified only if all are there once and in order.
@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from nats.aio.client import Client as NatsClient
 
 from anabranch.cli.perf.load.appends import append_one_by_one
+from anabranch.cli.up import UpSettings
 from anabranch.cli.up.held import HeldParts, store_at
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.common.adapters.nats_connection import connect_nats
@@ -33,7 +34,7 @@ from anabranch.common.runtime.nats_target import nats_target
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.stats import percentile
-from bench.systems.anabranch import Anabranch, AnabranchApart, AnabranchStream, shared_logs
+from bench.systems.anabranch import Anabranch, AnabranchApart, AnabranchStream
 from bench.systems.port import System
 from bench.systems.publish import are_current, leader_of_growing_log
 from bench.workloads.port import Meter, WithClusterApart, holds_exactly
@@ -76,9 +77,10 @@ class FailOver(WithClusterApart):
 
     event_bytes: tuple[int, ...] = (1_024,)
 
-    def __init__(self, *, with_nats: bool) -> None:
+    def __init__(self, name: str, up: UpSettings, *, with_nats: bool = False) -> None:
         super().__init__()
-        self.name = "W24 store and NATS" if with_nats else "W24 store"
+        self.name = name
+        self._up = up
         self._with_nats = with_nats
         self._cluster: Anabranch | None = None
         self._held: HeldParts
@@ -125,13 +127,7 @@ class FailOver(WithClusterApart):
         if self._cluster is None:
             enter = self._stack.enter_async_context
             self._held = HeldParts(Path(self._stack.enter_context(TemporaryDirectory())))
-            self._cluster = await enter(
-                system.cluster(
-                    {},
-                    up=shared_logs(nats_servers=3, stores=3, controllers=2),
-                    parts=self._parts,
-                )
-            )
+            self._cluster = await enter(system.cluster({}, up=self._up, parts=self._parts))
             self._nats = await connect_nats(nats_target(self._cluster.endpoints_file), "bench-look")
             self._stack.push_async_callback(self._nats.close)
         return self._cluster
@@ -187,11 +183,15 @@ async def store_of(cluster: Anabranch, stream: str) -> str:
 
 
 async def is_whole(cluster: Anabranch) -> bool:
-    """Whether all parts are ready, and all containers are open and stay where they are."""
+    """Whether all parts are ready, and all containers are open, stay where they are, and have all
+    their copies in sync."""
     if not all(state.ready for state in cluster.states.values()):
         return False
     try:
         containers = [each async for each in cluster.client.containers.list()]
     except Unavailable:
         return False
-    return all(each.state == "open" and not each.target for each in containers)
+    return all(
+        each.state == "open" and not each.target and len(each.isr) in (0, len(each.replicas))
+        for each in containers
+    )

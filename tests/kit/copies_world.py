@@ -179,3 +179,22 @@ def append_own(
     """Append a message as the leader of the log does to its own copy."""
     record = leader.record(data)
     return copy.append((data,), record.message, record.opening, on_synced, container_epoch=epoch)
+
+
+class FedStore:
+    """A store in memory, a leader with an opening and two frames, and the leader's caller."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.frames = MemoryFrames("journal")
+        self.store = memory_store(self.frames, self.gate)
+        self.caller = Listening()
+        self.leader = Leader()
+        self.leader.open(5)
+        self.leader.frame()
+        self.leader.frame(3)
+
+    def restart(self) -> None:
+        """The store's next life."""
+        self.store.copies.close()
+        self.store = memory_store(self.frames, self.gate)

@@ -1,4 +1,4 @@
-"""The parts of W23 and W24 that need no servers."""
+"""The parts of W23 to W26 that need no servers."""
 
 import pytest
 
@@ -53,3 +53,8 @@ def test_each_workload_runs_on_one_and_on_three_servers() -> None:
         "W23 R 1", "W23 R 1 awaited", "W23 R 3", "W23 R 3 awaited",
         "W24 store", "W24 store and NATS",
     ]  # fmt: skip
+
+
+def test_replicated_logs_are_written_in_bulk_and_one_by_one_and_fail_over() -> None:
+    names = [workload.name for workload in workloads(["W25", "W26"])]
+    assert names == ["W25", "W25 awaited", "W26"]

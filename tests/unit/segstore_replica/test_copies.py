@@ -11,11 +11,9 @@ from anabranch.common.errors import (
     Deposed,
     LogNotHere,
     ObjectExists,
-    ObjectNotFound,
     Unavailable,
 )
-from anabranch.common.model.cluster import LogCopy, Placement
-from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
+from anabranch.segstore.adapters.memory_log import MemoryLog
 from anabranch.segstore.adapters.replicated_log.follower import WINDOW_COUNT
 from anabranch.segstore.domain.log.replica.history import Counted, position_of
 from anabranch.segstore.domain.log.stream.messages import (
@@ -26,39 +24,18 @@ from anabranch.segstore.domain.log.stream.messages import (
 from kit.copies_world import (
     CONTAINER,
     LOG,
-    NODE,
-    Gate,
+    FedStore,
     Leader,
     Listening,
     append_own,
-    memory_store,
 )
 from kit.virtual_time import run_virtual
 
 T = TypeVar("T")
 
 
-class World:
-    """A store in memory, a leader with an opening and two frames, and the leader's caller."""
-
-    def __init__(self) -> None:
-        self.gate = Gate()
-        self.frames = MemoryFrames("journal")
-        self.store = memory_store(self.frames, self.gate)
-        self.caller = Listening()
-        self.leader = Leader()
-        self.leader.open(5)
-        self.leader.frame()
-        self.leader.frame(3)
-
-    def restart(self) -> None:
-        """The store's next life."""
-        self.store.copies.close()
-        self.store = memory_store(self.frames, self.gate)
-
-
 async def test_a_copy_is_created_by_its_leader_and_reports_what_it_synced() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     assert copy.history.end == world.leader.history.end
     assert copy.synced == world.leader.position
@@ -67,7 +44,7 @@ async def test_a_copy_is_created_by_its_leader_and_reports_what_it_synced() -> N
 
 
 async def test_the_messages_of_one_group_commit_are_reported_together() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     world.caller.reports.clear()
     for _ in range(10):
@@ -77,7 +54,7 @@ async def test_the_messages_of_one_group_commit_are_reported_together() -> None:
 
 
 async def test_a_message_is_not_reported_before_it_is_synced() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     world.caller.reports.clear()
     before = world.leader.position
@@ -92,7 +69,7 @@ async def test_a_message_is_not_reported_before_it_is_synced() -> None:
 
 
 async def test_a_copy_is_the_same_after_a_restart() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     await world.store.copies.promise(CONTAINER, LOG, 8, None)
     world.restart()
@@ -102,14 +79,14 @@ async def test_a_copy_is_the_same_after_a_restart() -> None:
 
 
 async def test_a_store_has_no_copy_of_another_log() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     assert await world.store.copies.find(CONTAINER, "log-2") is None
     assert (await world.store.copies.promise(CONTAINER, "log-2", 6, None)).copy_id == ""
 
 
 async def test_a_log_that_was_created_but_never_begun_is_no_copy() -> None:
-    world = World()
+    world = FedStore()
     await world.store.local.create_log(CONTAINER, f"{LOG}.unbegun")
     assert await world.store.copies.find(CONTAINER, LOG) is None
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
@@ -120,7 +97,7 @@ async def test_a_log_that_was_created_but_never_begun_is_no_copy() -> None:
 
 
 async def test_a_lower_epoch_than_the_promised_one_is_refused() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     newer = Listening()
     state = await world.store.copies.promise(CONTAINER, LOG, 7, newer)
@@ -138,14 +115,14 @@ async def test_a_lower_epoch_than_the_promised_one_is_refused() -> None:
 
 
 async def test_a_promise_without_a_copy_is_remembered() -> None:
-    world = World()
+    world = FedStore()
     await world.store.copies.promise(CONTAINER, LOG, 7, None)
     with pytest.raises(Deposed):
         await world.store.copies.promise(CONTAINER, LOG, 6, world.caller)
 
 
 async def test_no_report_of_an_older_epoch_leaves_after_a_promise() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     world.caller.reports.clear()
     world.gate.held = True
@@ -160,7 +137,7 @@ async def test_no_report_of_an_older_epoch_leaves_after_a_promise() -> None:
 
 
 async def test_no_report_of_an_older_epoch_leaves_after_the_promise_of_a_leader_here() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     world.caller.reports.clear()
     world.gate.held = True
@@ -174,7 +151,7 @@ async def test_no_report_of_an_older_epoch_leaves_after_the_promise_of_a_leader_
 
 
 async def test_a_caller_that_is_being_replaced_may_not_go_on() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     world.gate.held = True
     world.store.append(world.leader.frame(), world.caller, 5)
@@ -187,7 +164,7 @@ async def test_a_caller_that_is_being_replaced_may_not_go_on() -> None:
 
 
 async def test_the_promise_outlives_the_removal_of_the_copy() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     await world.store.copies.remove(CONTAINER)
     with pytest.raises(Deposed):
@@ -195,14 +172,14 @@ async def test_the_promise_outlives_the_removal_of_the_copy() -> None:
 
 
 async def test_a_promise_repeated_by_a_controller_is_answered_again() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     first = await world.store.copies.promise(CONTAINER, LOG, 7, None)
     assert await world.store.copies.promise(CONTAINER, LOG, 7, None) == first
 
 
 async def test_messages_after_a_promise_without_a_caller_are_refused() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     await world.store.copies.promise(CONTAINER, LOG, 7, None)
     world.store.append(world.leader.open(7), world.caller, 7)
@@ -210,7 +187,7 @@ async def test_messages_after_a_promise_without_a_caller_are_refused() -> None:
 
 
 async def test_a_leader_that_connects_again_replaces_its_older_connection() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     again = Listening()
     await world.store.copies.promise(CONTAINER, LOG, 5, again)
@@ -226,7 +203,7 @@ async def test_a_leader_that_connects_again_replaces_its_older_connection() -> N
 
 
 async def test_a_caller_that_is_lost_holds_no_copy_and_hears_nothing() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     world.caller.reports.clear()
     world.store.append(world.leader.frame(), world.caller, 5)
@@ -237,7 +214,7 @@ async def test_a_caller_that_is_lost_holds_no_copy_and_hears_nothing() -> None:
 
 
 async def test_a_leader_of_this_store_ends_when_a_higher_epoch_is_promised() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.copies.create(CONTAINER, LOG, 4, NOTHING)
     await copy.promise(5)
     ended: list[Exception] = []
@@ -253,7 +230,7 @@ async def test_a_leader_of_this_store_ends_when_a_higher_epoch_is_promised() -> 
 
 
 async def test_a_remote_leader_cannot_have_the_epoch_of_a_leader_here() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.copies.create(CONTAINER, LOG, 5, NOTHING)
     copy.lead(5, lambda _: None)
     with pytest.raises(Deposed):
@@ -264,7 +241,7 @@ async def test_a_remote_leader_cannot_have_the_epoch_of_a_leader_here() -> None:
 
 
 async def test_a_message_after_a_gap_ends_the_hold() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     end = copy.history.end
     missing, next_one = world.leader.frame(), world.leader.frame()
@@ -277,7 +254,7 @@ async def test_a_message_after_a_gap_ends_the_hold() -> None:
 
 @pytest.mark.parametrize("at", [0, 30, HEADER_SIZE_BYTES + 2])
 async def test_a_damaged_message_is_refused(at: int) -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     damaged = bytearray(world.leader.frame())
     damaged[at] ^= 1
@@ -287,7 +264,7 @@ async def test_a_damaged_message_is_refused(at: int) -> None:
 
 
 async def test_a_message_of_another_log_or_container_is_refused() -> None:
-    world = World()
+    world = FedStore()
     for stranger in (Leader(log_id="log-2"), Leader(container=CONTAINER + 1)):
         await world.store.fed_copy(world.leader, world.caller, 5)
         world.store.append(stranger.open(6), world.caller, 5)
@@ -295,7 +272,7 @@ async def test_a_message_of_another_log_or_container_is_refused() -> None:
 
 
 async def test_messages_beyond_the_window_are_refused() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     world.gate.held = True
     for _ in range(WINDOW_COUNT):
@@ -306,14 +283,14 @@ async def test_messages_beyond_the_window_are_refused() -> None:
 
 
 async def test_a_message_to_a_store_without_a_copy_is_refused() -> None:
-    world = World()
+    world = FedStore()
     await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
     world.store.append(world.leader.messages[0], world.caller, 5)
     assert [type(error) for error in world.caller.refusals] == [LogNotHere]
 
 
 async def test_a_copy_catches_up_with_messages_of_older_epochs() -> None:
-    world = World()
+    world = FedStore()
     world.leader.open(6)
     world.leader.frame()
     copy = await world.store.fed_copy(world.leader, world.caller, 9)
@@ -323,7 +300,7 @@ async def test_a_copy_catches_up_with_messages_of_older_epochs() -> None:
 
 
 async def test_a_message_is_read_again_while_it_is_written_and_afterwards() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     world.gate.held = True
     data = world.leader.frame(content=b"the last one")
@@ -341,7 +318,7 @@ async def test_a_message_is_read_again_while_it_is_written_and_afterwards() -> N
 
 
 async def test_a_rewound_part_is_void_after_a_restart_too() -> None:
-    world = World()
+    world = FedStore()
     shared = world.leader.twin()
     common = shared.history.end
     world.leader.frame()
@@ -359,7 +336,7 @@ async def test_a_rewound_part_is_void_after_a_restart_too() -> None:
 
 
 async def test_a_rewind_to_a_message_that_the_copy_lacks_is_refused() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     with pytest.raises(CorruptJournal):
         await world.store.copies.rewind(CONTAINER, 5, Link(5, 1, 12345, 1), world.caller)
@@ -367,7 +344,7 @@ async def test_a_rewind_to_a_message_that_the_copy_lacks_is_refused() -> None:
 
 
 async def test_a_rewind_waits_for_messages_that_are_being_written() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     end = copy.history.end
     world.gate.held = True
@@ -381,7 +358,7 @@ async def test_a_rewind_waits_for_messages_that_are_being_written() -> None:
 
 
 async def test_a_reset_copy_is_another_one() -> None:
-    world = World()
+    world = FedStore()
     first = await world.store.fed_copy(world.leader, world.caller, 5)
     base = world.leader.history.end
     state = await world.store.copies.reset(CONTAINER, LOG, 5, base, world.caller)
@@ -398,7 +375,7 @@ async def test_a_reset_copy_is_another_one() -> None:
 
 
 async def test_a_log_that_is_not_replicated_is_never_removed() -> None:
-    world = World()
+    world = FedStore()
     await world.store.local.create_log(CONTAINER, "own-log")
     await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
     with pytest.raises(ObjectExists):
@@ -406,155 +383,12 @@ async def test_a_log_that_is_not_replicated_is_never_removed() -> None:
     assert dict(world.store.local.logs()) == {CONTAINER: "own-log"}
 
 
-# --- releasing ------------------------------------------------------------------------------------
-
-
-async def test_released_messages_go_except_the_last_one() -> None:
-    world = World()
-    copy = await world.store.fed_copy(world.leader, world.caller, 5)
-    first, last = copy.history.frames_after(0)
-    world.store.copies.release(CONTAINER, 5, 1, world.caller)
-    await world.store.settled()
-    with pytest.raises(ObjectNotFound):
-        await copy.read(first)
-    assert await copy.read(last) == world.leader.messages[-1]
-    world.store.copies.release(CONTAINER, 5, 4, world.caller)
-    await world.store.settled()
-    assert len(world.frames.entries[CONTAINER]) == 1
-    world.restart()
-    again = await world.store.copy()
-    assert again.history.end == world.leader.history.end
-    assert again.promised == 5
-
-
-async def test_the_promise_outlives_the_release_of_its_record() -> None:
-    world = World()
-    await world.store.fed_copy(world.leader, world.caller, 9)
-    world.store.copies.release(CONTAINER, 9, 1, world.caller)
-    await world.store.settled()
-    world.restart()
-    assert (await world.store.copy()).promised == 9, "the messages are of epoch 5"
-
-
-async def test_nothing_is_released_before_what_replaces_it_is_synced() -> None:
-    world = World()
-    await world.store.fed_copy(world.leader, world.caller, 5)
-    world.gate.held = True
-    world.store.append(world.leader.frame(), world.caller, 5)
-    kept = len(world.frames.entries[CONTAINER])
-    world.store.copies.release(CONTAINER, 5, 5, world.caller)
-    await world.store.settled()
-    assert len(world.frames.entries[CONTAINER]) == kept
-    world.gate.open()
-    await world.store.settled()
-    assert len(world.frames.entries[CONTAINER]) == 1
-
-
-async def test_unpinning_releases_the_last_message_and_keeps_its_position() -> None:
-    world = World()
-    copy = await world.store.fed_copy(world.leader, world.caller, 5)
-    assert not await copy.unpin(), "tier 2 has nothing"
-    copy.release(3)
-    assert not await copy.unpin(), "tier 2 lacks the last operation"
-    copy.release(4)
-    assert await copy.unpin()
-    await world.store.settled()
-    assert copy.history.end == world.leader.history.end
-    assert len(world.frames.entries[CONTAINER]) == 1
-    world.restart()
-    again = await world.store.copy()
-    assert again.history.marks() == (world.leader.history.end,)
-    assert (again.promised, again.synced) == (5, world.leader.position)
-    await world.store.copies.promise(CONTAINER, LOG, 6, world.caller)
-    world.store.append(world.leader.open(6), world.caller, 6)
-    await world.store.settled()
-    assert again.history.end == world.leader.history.end
-
-
-# --- housekeeping ---------------------------------------------------------------------------------
-
-
-def placement(**changes: object) -> Placement:
-    given = {"container": CONTAINER, "replicas": ("other", NODE), "container_epoch": 5}
-    return Placement(**{**given, "log_id": LOG, **changes})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("changes", "stays"),
-    [
-        ({}, True),
-        ({"replicas": ("other",)}, False),
-        ({"log_id": "log-2"}, False),
-        ({"log_id": ""}, True),
-        ({"replicas": ("other",), "container_epoch": 4}, True),
-    ],
-)
-async def test_a_copy_stays_while_its_placement_needs_it(
-    changes: dict[str, object], stays: bool
-) -> None:
-    world = World()
-    await world.store.fed_copy(world.leader, world.caller, 5)
-    await world.store.copies.tidy([placement(**changes)])
-    assert (CONTAINER in world.store.local.logs()) is stays
-
-
-async def test_a_member_of_the_isr_always_stays() -> None:
-    world = World()
-    copy = await world.store.fed_copy(world.leader, world.caller, 5)
-    isr = (LogCopy(NODE, copy.copy_id),)
-    await world.store.copies.tidy([placement(replicas=("other",), log_id="log-2", isr=isr)])
-    assert CONTAINER in world.store.local.logs()
-    isr = (LogCopy(NODE, "another life"),)
-    await world.store.copies.tidy([placement(replicas=("other",), isr=isr)])
-    assert CONTAINER not in world.store.local.logs()
-    assert await world.store.copies.find(CONTAINER, LOG) is None
-
-
-async def test_a_log_that_is_not_replicated_is_not_tidied() -> None:
-    world = World()
-    await world.store.local.create_log(CONTAINER, "own-log")
-    await world.store.copies.tidy([placement(replicas=("other",), log_id="x")])
-    assert dict(world.store.local.logs()) == {CONTAINER: "own-log"}
-
-
-async def test_a_copy_that_pins_the_journal_is_unpinned_or_asks_for_a_flush() -> None:
-    world = World()
-    await world.store.fed_copy(world.leader, world.caller, 5)
-    assert not await world.store.copies.unpin(CONTAINER)
-    assert world.caller.flushes == 1
-    world.store.copies.release(CONTAINER, 5, 4, world.caller)
-    assert await world.store.copies.unpin(CONTAINER)
-    assert world.caller.flushes == 1
-
-
-async def test_a_dropped_copy_leaves_its_leader_and_goes_once_it_left_the_isr() -> None:
-    world = World()
-    copy = await world.store.fed_copy(world.leader, world.caller, 5)
-    world.store.copies.drop(CONTAINER)
-    assert [type(error) for error in world.caller.refusals] == [Unavailable]
-    with pytest.raises(Unavailable):
-        await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
-    await world.store.copies.tidy([placement(isr=(LogCopy(NODE, copy.copy_id),))])
-    assert CONTAINER in world.store.local.logs()
-    await world.store.copies.tidy([placement()])
-    assert CONTAINER not in world.store.local.logs()
-    assert world.store.copies.dropped == []
-    await world.store.fed_copy(world.leader, world.caller, 5)
-
-
-async def test_a_dropped_copy_still_answers_an_election() -> None:
-    world = World()
-    copy = await world.store.fed_copy(world.leader, world.caller, 5)
-    world.store.copies.drop(CONTAINER)
-    assert (await world.store.copies.promise(CONTAINER, LOG, 6, None)).copy_id == copy.copy_id
-
-
 # --- failures -------------------------------------------------------------------------------------
 
 
-def _waits(work: Callable[[World], Awaitable[None]]) -> None:
+def _waits(work: Callable[[FedStore], Awaitable[None]]) -> None:
     async def main() -> None:
-        world = World()
+        world = FedStore()
         await world.store.fed_copy(world.leader, world.caller, 5)
         world.gate.held = True
         await work(world)
@@ -563,7 +397,7 @@ def _waits(work: Callable[[World], Awaitable[None]]) -> None:
 
 
 def test_a_promise_that_is_not_durable_in_time_is_not_given() -> None:
-    async def work(world: World) -> None:
+    async def work(world: FedStore) -> None:
         with pytest.raises(Unavailable):
             await world.store.copies.promise(CONTAINER, LOG, 6, world.caller)
         world.gate.open()
@@ -576,7 +410,7 @@ def test_a_promise_that_is_not_durable_in_time_is_not_given() -> None:
 
 
 def test_a_reset_does_not_wait_for_the_messages_of_the_older_life() -> None:
-    async def work(world: World) -> None:
+    async def work(world: FedStore) -> None:
         world.store.append(world.leader.frame(), world.caller, 5)
         reset = _task(
             world.store.copies.reset(CONTAINER, LOG, 5, world.leader.history.base, world.caller)
@@ -590,7 +424,7 @@ def test_a_reset_does_not_wait_for_the_messages_of_the_older_life() -> None:
 
 
 async def test_a_failed_local_log_ends_the_leader_here_and_the_store_once() -> None:
-    world = World()
+    world = FedStore()
     copy = await world.store.fed_copy(world.leader, world.caller, 5)
     ended: list[Exception] = []
     copy.lead(5, ended.append)
@@ -608,7 +442,7 @@ async def test_a_failed_local_log_ends_the_leader_here_and_the_store_once() -> N
 
 
 async def test_a_wait_ends_when_the_local_log_fails() -> None:
-    world = World()
+    world = FedStore()
     await world.store.fed_copy(world.leader, world.caller, 5)
     world.gate.held = True
     promise = _task(world.store.copies.promise(CONTAINER, LOG, 6, None))

@@ -4,12 +4,12 @@
               sync; `synced` is the last position that is durable
     promise   refuses lower container epochs from the call on, and returns when that is durable
     rewind    forgets messages, by a record that voids them after a restart, too
-    release   lets the local log forget what tier 2 has; the last message stays
+    release   lets the local log forget messages that tier 2 has; the last one stays
     unpin     records the last position anew, and releases the last message as well
 
 Every change of the history happens in one step with the append of its record, so a caller that is
 cancelled leaves nothing half done; the waits only wait. The records become durable in order. After
-a crash the history is therefore that of some moment after the last one that was reported.
+a crash the copy therefore has the history of some moment, no older than the last report.
 
 The leader of the log uses the same copy as its own, and is notified by `lead` when it must end.
 """
@@ -58,7 +58,7 @@ def copy_name(log_id: str, copy_id: str) -> str:
 
 
 def parse_copy_name(name: str) -> tuple[str, str] | None:
-    """(log id, copy id); None if the name is that of a log that is not replicated."""
+    """(log id, copy id); None if a log of this name is not replicated."""
     log_id, separator, copy_id = name.rpartition(SEPARATOR)
     return (log_id, copy_id) if separator else None
 
@@ -310,7 +310,7 @@ class Copy:
     # --- opening ------------------------------------------------------------------------------
 
     def restored(self, promised: int, anchor: int, promise_record: int) -> None:
-        """Take over what the records show, at open."""
+        """Note the facts that the records show, at open."""
         self.promised = promised
         self._anchor = anchor
         self._promise_record = promise_record

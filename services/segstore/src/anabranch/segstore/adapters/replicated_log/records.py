@@ -122,7 +122,7 @@ class Records:
                 await self._local.clock.sleep(0)
 
     def close(self, reason: AnabranchError) -> None:
-        """Write nothing more; what is being written may still reach the disk. Repeatable."""
+        """Write nothing more; frames that are being written may still reach the disk. Repeatable."""
         if self._view is not None:
             self._view.close()
         self._end(reason)
@@ -188,7 +188,7 @@ class Records:
     # --- ports.FrameSource --------------------------------------------------------------------
 
     def take_frame(self, size_max: int) -> FrameContents | None:  # noqa: ARG002
-        """See `FrameSource`: one record, whatever its size."""
+        """See `FrameSource`: one record of any size."""
         if not self._queued:
             return None
         pending = self._queued.popleft()

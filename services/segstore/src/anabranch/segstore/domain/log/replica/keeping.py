@@ -6,9 +6,8 @@ from anabranch.common.model.cluster import LogCopy, Placement
 def is_void(own: LogCopy, log_id: str, placement: Placement, *, dropped: bool) -> bool:
     """Whether a store may remove its copy of a container's log.
 
-    A copy in the ISR stays, whatever else holds. Another one goes if its store is not a replica, if
-    the placement names another log, or if the store *dropped* the copy because it held up the
-    journal.
+    A copy in the ISR always stays. Another one goes if its store is not a replica, if the placement
+    names another log, or if the store *dropped* the copy because it held up the journal.
     """
     if own in placement.isr:
         return False
