@@ -18,7 +18,6 @@ from anabranch.common.errors import (
     AnabranchError,
     CorruptJournal,
     Deposed,
-    LogNotHere,
     ObjectExists,
     Unavailable,
 )
@@ -27,13 +26,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.runtime.logger import get_logger
 from anabranch.segstore.adapters.group import Schedule
-from anabranch.segstore.adapters.replicated_log.copy import (
-    Copy,
-    begin_copy,
-    copy_name,
-    open_copy,
-    parse_copy_name,
-)
+from anabranch.segstore.adapters.replicated_log.copy import Copy, begin_copy, open_copy
 from anabranch.segstore.adapters.replicated_log.follower import Follower
 from anabranch.segstore.adapters.replicated_log.records import (
     WAIT_S_MAX,
@@ -43,6 +36,7 @@ from anabranch.segstore.adapters.replicated_log.records import (
     until_written,
 )
 from anabranch.segstore.domain.log.replica.keeping import is_void
+from anabranch.segstore.domain.log.replica.names import copy_name, parse_copy_name
 from anabranch.segstore.domain.log.stream.messages import Link
 from anabranch.segstore.ports_replica import CopyCaller, CopyState
 
@@ -144,7 +138,7 @@ class Copies:
             return None
         copy = self._copies.get(container)
         if copy is None or copy.failure is not None:
-            self._forget(container)
+            self._forget(container, "the copy of the log is opened again")
             copy = await open_copy(self._local, container, name)
             if copy is not None:
                 self._copies[container] = copy
@@ -167,17 +161,17 @@ class Copies:
                 container=container, log_id=name,
             )  # fmt: skip
         self._promised[container] = self._highest(container)
-        self._forget(container)
+        self._forget(container, "the copy of the log was removed")
         if name is not None:
             await until_written(self._local, lambda: self._log.remove_log(container, name))
         self._dropped.discard(container)
 
-    def _forget(self, container: int) -> None:
+    def _forget(self, container: int, reason: str) -> None:
         """Close the copy, so that it can be opened again or removed."""
         self._let_go(container)
         copy = self._copies.pop(container, None)
         if copy is not None:
-            copy.close(LogNotHere("the copy of the log was removed", container=container))
+            copy.close(Unavailable(reason, container=container))
 
     def _highest(self, container: int) -> int:
         copy = self._copies.get(container)
@@ -378,7 +372,7 @@ class Copies:
     def close(self) -> None:
         """Close every copy; harmless to repeat."""
         for container in list(self._copies):
-            self._forget(container)
+            self._forget(container, "the store's copies were closed")
 
 
 def _state(copy: Copy | None) -> CopyState:

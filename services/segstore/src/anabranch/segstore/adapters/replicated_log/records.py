@@ -122,7 +122,7 @@ class Records:
                 await self._local.clock.sleep(0)
 
     def close(self, reason: AnabranchError) -> None:
-        """Write nothing more; frames that are being written may still reach the disk. Repeatable."""
+        """Write nothing more; frames on their way may still reach the disk. Repeatable."""
         if self._view is not None:
             self._view.close()
         self._end(reason)
