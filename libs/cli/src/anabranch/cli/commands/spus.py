@@ -16,7 +16,9 @@ from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, NodeDescription, Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
 
-COLUMNS = ("node", "state", "log", "rack", "draining", "containers", "open", "endpoint")
+COLUMNS = (
+    "node", "state", "log", "rack", "draining", "containers", "open", "follows", "endpoint",
+)  # fmt: skip
 LOOK_S = 0.5
 EXPLAIN_S = 2.0
 """The time between two questions for the reason why nothing moves."""
@@ -41,10 +43,11 @@ def list_all(*, connection: Connection = _HERE) -> None:
 
 
 def drain(node: str, /, *, patience: Patience = _PATIENT, connection: Connection = _HERE) -> None:
-    """Move all containers away from a segment store, one at a time, and give it none.
+    """Move containers and replicas off a segment store, one at a time, and give it none.
 
     Shows what moves until no container is left, and leaves the drain on, also after Ctrl-C:
-    `anabranch spu undrain NODE` ends it. May be repeated.
+    `anabranch spu undrain NODE` ends it. May be repeated. Of a replicated log, the store hands the
+    leadership over first. Then another store takes its copy, if there is one that can.
 
     Parameters
     ----------
@@ -59,8 +62,9 @@ def drain(node: str, /, *, patience: Patience = _PATIENT, connection: Connection
             output.done(told, found.model_dump(mode="json"))
             return
         try:
+            looks, clock = looks_of(client, node), SystemClock()
             drained = await drained_in_time(
-                looks_of(client), output, node, timeout_s=patience.timeout, clock=SystemClock()
+                looks, output, node, timeout_s=patience.timeout, clock=clock
             )
         except asyncio.CancelledError:
             text = f"{node} is still draining; `anabranch spu undrain {node}` ends that"
@@ -96,14 +100,15 @@ class Looks:
     why: Callable[[int], Awaitable[str]]
 
 
-def looks_of(client: Client) -> Looks:
-    """The questions, asked of a cluster."""
+def looks_of(client: Client, node: str) -> Looks:
+    """The questions about a drain of `node`, asked of a cluster."""
 
     async def containers() -> list[ContainerDescription]:
         return [one async for one in client.containers.list()]
 
     async def why(container: int) -> str:
-        return (await client.containers.explain(container)).reasons[0]
+        reasons = (await client.containers.explain(container)).reasons
+        return next((one for one in reasons if f"{node} is drained" in one), reasons[0])
 
     return Looks(containers, why)
 
@@ -120,7 +125,7 @@ async def drained_in_time(
         left = placed_on(node, await looks.containers())
         now_s = clock.monotonic()
         at_first = len(left) if at_first is None else at_first
-        if any(one.target for one in left):
+        if any(one.target or one.wanted for one in left):
             obstacle, explain_s = "", now_s + EXPLAIN_S
         elif left and now_s >= explain_s:
             obstacle, explain_s = await looks.why(left[0].container), now_s + EXPLAIN_S
@@ -150,5 +155,6 @@ def row(one: NodeDescription) -> tuple[str, ...]:
         "yes" if one.draining else "no",
         str(one.containers),
         str(one.containers_open),
+        str(one.containers_followed),
         f"{one.host}:{one.port}",
     )
