@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,12 +14,15 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.cluster import (
     node_from_bytes,
+    node_to_bytes,
     placement_from_bytes,
     placement_key,
     placement_to_bytes,
 )
+from anabranch.common.errors import NotEnoughReplicas
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.nats_target import nats_target
+from anabranch.common.wire.messages import Failed, FlushContainer, ReadSegment
 from kit.infra import NatsServer
 from kit.patient_client import PatientClient
 from kit.store_process import SEGMENT, Cluster, segment_store
@@ -50,6 +54,9 @@ class Stores:
             )
         )
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
     async def kill(self, name: str) -> None:
         self._processes.pop(name).kill()
         await self._running.pop(name).aclose()
@@ -60,9 +67,6 @@ class Stores:
 
     def folder(self, name: str) -> Path:
         return self._directory / name
-
-    def node_id(self, name: str) -> str:
-        return (self.folder(name) / "node-id").read_text().split("\n")[0].strip()
 
     def name_of(self, node_id: str) -> str:
         return next(
@@ -91,6 +95,14 @@ class Stores:
                     if holds(found):
                         return found
         raise AssertionError
+
+    async def end_session(self, node_id: str) -> None:
+        """Declare a store dead, as a controller does before it elects another leader."""
+        nodes = self.cluster.objects(subjects.NODES_BUCKET)
+        stored = await nodes.get(node_id)
+        assert stored is not None
+        over = replace(node_from_bytes(stored.value), over=True)
+        await nodes.update(node_id, node_to_bytes(over), stored.revision)
 
     async def elect(self, dead: str) -> None:
         """Have another member of the ISR lead."""
@@ -165,4 +177,93 @@ async def test_what_was_acknowledged_survives_the_loss_of_the_leaders_disk(store
         lost = [copy for copy in before.isr if copy.node_id == before.owner]
         assert not set(lost) & set(grown.isr)
     assert await client.last_event_number() == 200
+    await client.close()
+
+
+async def followers(stores: Stores) -> list[str]:
+    placement = await stores.placed(is_served_by_all)
+    return [stores.name_of(node) for node in placement.replicas if node != placement.owner]
+
+
+async def test_appends_go_on_without_one_follower_and_wait_without_both(stores: Stores) -> None:
+    await stores.assign()
+    first, second = await followers(stores)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    await stores.kill(first)
+    expected = await client.write(1, events(1, 50))
+    await stores.placed(lambda found: len(found.isr) == 2)
+    await stores.kill(second)
+    await stores.placed(lambda found: len(found.isr) == 1)
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(client.write(51, events(51, 50)))
+        await asyncio.wait([writing], timeout=1.0)
+        assert not writing.done()
+        refused = [error for error in client.failures if isinstance(error, NotEnoughReplicas)]
+        assert refused
+        await stores.start(first)
+        expected += await writing
+    assert await client.read_all() == expected
+    await stores.start(second)
+    await stores.placed(is_served_by_all)
+    assert await client.last_event_number() == 100
+    await client.close()
+
+
+async def test_all_stores_end_at_once_and_go_on_with_everything(stores: Stores) -> None:
+    await stores.assign()
+    await stores.placed(is_served_by_all)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    await client.call(FlushContainer(container=0))
+    expected += await client.write(51, events(51, 50))
+    for name in NAMES:
+        await stores.kill(name)
+    for name in NAMES:
+        await stores.start(name)
+    assert await client.read_all() == expected
+    expected += await client.write(101, events(101, 50))
+    assert await client.read_all() == expected
+    await stores.placed(is_served_by_all)
+    await client.close()
+
+
+async def test_a_paused_leader_that_wakes_up_serves_no_more(stores: Stores) -> None:
+    await stores.assign()
+    before = await stores.placed(is_served_by_all)
+    client, old = PatientClient(stores.connect, SEGMENT), await stores.connect()
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    leader = stores.name_of(before.owner)
+    stores.signal(leader, signal.SIGSTOP)
+    await stores.end_session(before.owner)
+    await stores.elect(before.owner)
+    await stores.placed(
+        lambda found: found.owner != before.owner and found.state is PlacementState.OPEN
+    )
+    expected += await client.write(51, events(51, 50))
+    assert await client.read_all() == expected
+    stores.signal(leader, signal.SIGCONT)
+    reply = await old.call(ReadSegment(segment=SEGMENT, offset=0, size_max=1 << 20, wait_ms=0))
+    assert isinstance(reply, Failed)
+    assert reply.code in ("wrong-host", "unavailable", "session-over", "deposed")
+    await stores.placed(is_served_by_all)
+    expected += await client.write(101, events(101, 50))
+    assert await client.read_all() == expected
+    await old.close()
+    await client.close()
+
+
+async def test_appends_go_on_while_nats_is_away(stores: Stores, nats_server: NatsServer) -> None:
+    await stores.assign()
+    await stores.placed(is_served_by_all)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    await client.last_event_number()
+    await asyncio.to_thread(nats_server.kill)
+    expected += await client.write(51, events(51, 50))
+    await asyncio.to_thread(nats_server.start)
+    assert await client.read_all() == expected
     await client.close()

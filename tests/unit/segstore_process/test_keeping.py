@@ -60,6 +60,16 @@ def test_a_log_that_outlives_the_machine_refuses_a_tier_2_that_does_not(
     check_settings(_settings(tmp_path, journal=journal, tier2_url="s3://bucket"))
 
 
+def test_a_store_that_listens_everywhere_must_announce_an_address_to_other_stores(
+    tmp_path: Path,
+) -> None:
+    replicated = {"journal": "replicated", "tier2_loss": "accepted", "peer_bind": "0.0.0.0:9401"}
+    with pytest.raises(InvalidSetting, match="listens on all") as refused:
+        check_settings(_settings(tmp_path, **replicated))
+    assert "ANABRANCH_SEGSTORE_PEER_ADVERTISE" in refused.value.remedy
+    check_settings(_settings(tmp_path, **replicated, peer_advertise="store-1:9401"))
+
+
 def test_a_url_with_a_secret_is_refused_before_settings_are_logged(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as refused:
         check_settings(_settings(tmp_path, tier2_url="s3://bucket?secret_access_key=hush"))

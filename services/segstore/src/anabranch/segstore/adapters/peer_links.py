@@ -148,21 +148,27 @@ class PeerLinks:
         try:
             connection = await self._dialled(other)
         except AnabranchError as error:
-            now = self._context.clock.monotonic()
-            other.failures += 1
-            pause_s = DIAL_AGAIN.delay_s(other.failures, self._rng.random())
-            other.next_dial_s = now + pause_s
-            other.dialling = None
-            dialled.set_exception(error)
-            dialled.exception()  # every caller may have gone
+            self._not_dialled(other, dialled, error)
             return
         except BaseException:
-            other.dialling = None
-            dialled.cancel()
+            self._not_dialled(other, dialled, Unavailable("the dial of another store ended"))
             raise
         other.failures, other.connection, other.dialling = 0, connection, None
         _log.info("connected to another store", node=other.node_id, store=str(connection.endpoint))
         dialled.set_result(connection)
+
+    def _not_dialled(
+        self,
+        other: _Other,
+        dialled: "asyncio.Future[PeerLinkConnection]",
+        error: AnabranchError,
+    ) -> None:
+        other.failures += 1
+        pause_s = DIAL_AGAIN.delay_s(other.failures, self._rng.random())
+        other.next_dial_s = self._context.clock.monotonic() + pause_s
+        other.dialling = None
+        dialled.set_exception(error)
+        dialled.exception()  # every caller may have gone
 
     async def _dialled(self, other: _Other) -> PeerLinkConnection:
         await self._listed.wait()

@@ -97,7 +97,7 @@ class Process:
     async def _open_and_serve(self, store: Store, cache: Cache, group: asyncio.TaskGroup) -> None:
         """Serve with the log that other stores can open, if the store replicates logs."""
         session = self._session(store)
-        replicating = opened_replication(self._parts, session, store, self._fail)
+        replicating = opened_replication(self._parts, session, store, self._fail, self._containment)
         async with replicating as replication:
             if replication is not None:
                 self._parts = replace(self._parts, log=replication.log, replication=replication)

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError, Unavailable
@@ -20,6 +21,7 @@ from anabranch.common.runtime.addresses import parse_bind
 from anabranch.common.runtime.backoff import Backoff
 from anabranch.common.runtime.ids import system_rng
 from anabranch.common.runtime.logger import get_logger
+from anabranch.common.workflow.containment import Containment
 from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.peer_connection import LinkContext, LinkLimits
 from anabranch.segstore.adapters.peer_links import PeerLinks
@@ -61,9 +63,13 @@ async def opened_replication(
     session: StoreSession,
     store: Store,
     failed: Callable[[AnabranchError], None],
+    containment: Containment,
 ) -> AsyncIterator[Replication | None]:
     """Replication on the store's journal for as long as the block lasts; None if the store does not
-    replicate. `failed` ends the store. Raises PortInUse, InvalidSetting."""
+    replicate. `failed` ends the store. Raises PortInUse, InvalidSetting.
+
+    A defect in the logs that the store leads ends the store, so that another one leads them.
+    """
     if parts.settings.journal != "replicated":
         yield None
         return
@@ -86,22 +92,28 @@ async def opened_replication(
         links = _links(parts, spawn)
         log = ReplicatedLog(journal, copies, _around(parts, links, session, store, spawn))
         keeping = _keeping(parts, journal, copies, log)
-        door = PeerDoor(_served(parts, copies, spawn))
+        door = PeerDoor(_served(parts, copies, partial(_contained, containment, spawn)))
         try:
             bound = await door.start(*parse_bind(parts.settings.peer_bind))
-            spawn(links.run())
-            spawn(keeping.run())
-            spawn(_answer_controllers(parts, copies))
+            keep = containment.keep
+            spawn(keep("the records of other stores", links.run))
+            spawn(keep("the copies of other stores' logs", keeping.run))
+            spawn(keep("promises", partial(_answer_controllers, parts, copies)))
             yield Replication(log, copies, keeping, peer_advertised(parts.settings, bound))
         finally:
             door.close()
             links.close()
             log.close()
             copies.close()
-            await end_tasks(set(tasks))
+            while tasks:
+                await end_tasks(set(tasks))
 
 
 Spawn = Callable[[Coroutine[None, None, None]], "asyncio.Task[None]"]
+
+
+def _contained(containment: Containment, spawn: Spawn, work: Coroutine[None, None, None]) -> object:
+    return spawn(containment.alone("a request of another store", work))
 
 
 async def _answer_controllers(parts: Parts, copies: Copies) -> None:
@@ -168,7 +180,9 @@ def _keeping(parts: Parts, journal: Journal, copies: Copies, log: ReplicatedLog)
     )
 
 
-def _served(parts: Parts, copies: Copies, spawn: Spawn) -> PeerServed:
+def _served(
+    parts: Parts, copies: Copies, spawn: Callable[[Coroutine[None, None, None]], object]
+) -> PeerServed:
     return PeerServed(
         host=copies,
         node_id=parts.node_id,

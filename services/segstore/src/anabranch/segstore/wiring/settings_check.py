@@ -10,6 +10,7 @@ from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.wiring.log import JOURNAL_DIRECTORY
 
+EVERY_ADDRESS = ("0.0.0.0", "::")
 JOURNAL_FILES_MIN = 4
 """The journal may always use this many files: with fewer, flushes could not free files in time."""
 
@@ -38,6 +39,13 @@ def check_settings(settings: SegstoreSettings) -> None:
             "storage that all stores share, or its loss is acceptable, set "
             "ANABRANCH_SEGSTORE_TIER2_LOSS=accepted",
             tier2=settings.tier2,
+        )
+    host = parse_bind(settings.peer_bind)[0]
+    if settings.journal == "replicated" and host in EVERY_ADDRESS and not settings.peer_advertise:
+        raise InvalidSetting(
+            "other stores need an address of this machine, and the store listens on all",
+            remedy="set ANABRANCH_SEGSTORE_PEER_ADVERTISE to host:port as other stores reach it",
+            peer_bind=settings.peer_bind,
         )
     has_journal = settings.journal in ("disk", "replicated")
     if not has_journal and (settings.data_dir.expanduser() / JOURNAL_DIRECTORY).exists():
