@@ -202,10 +202,10 @@ class _Trial:
         await self._strike(dealing, load)
         await dealing.heal()
         await self._answered(load)
-        await self._in_sync(client)
         await load.end_writers()
         await self._transactions_ended(client)
         await self._drained(client)
+        await self._in_sync(client)
 
     async def _strike(self, dealing: Faults, load: Load) -> None:
         ends_at_s = self._clock.monotonic() + self._settings.seconds
