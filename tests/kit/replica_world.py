@@ -144,7 +144,7 @@ class ReplicaWorld:
         for node in nodes:
             self.add_store(node)
 
-    def peers_of(self, node: str) -> MemoryPeers:  # noqa: ARG002
+    def peers_of(self, node: str) -> MemoryPeers:
         """The other stores, as this one sees them."""
         return self.peers
 
