@@ -153,6 +153,26 @@ async def test_a_drain_shows_each_step_once_and_ends_when_no_container_is_left(
     assert course.asked_why == []
 
 
+FOLLOWED = AWAY.model_copy(update={"replicas": ("store-1", "store-2"), "isr": ("store-1",)})
+
+
+@pytest.mark.parametrize(
+    ("left", "takers", "done"),
+    [
+        (FOLLOWED, {"store-1"}, True),
+        (FOLLOWED, {"store-1", "store-3"}, False),
+        (FOLLOWED, None, False),
+        (FOLLOWED.model_copy(update={"node_id": "store-2"}), set(), False),
+        (FOLLOWED.model_copy(update={"wanted": ("store-1", "store-3")}), {"store-1"}, False),
+    ],
+)
+def test_a_drain_is_done_when_only_copies_are_left_that_no_other_store_can_take(
+    left: ContainerDescription, takers: set[str] | None, *, done: bool
+) -> None:
+    known = frozenset(takers) if takers is not None else None
+    assert Drain("store-2", 1, (left,), 1.0, takers=known).is_done is done
+
+
 async def test_a_drain_that_nothing_moves_tells_why_and_gives_up_in_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -77,10 +77,18 @@ class Drain:
     elapsed_s: float
     obstacle: str = ""
     """The reason why no container moves; empty while one does, or if none is known."""
+    takers: frozenset[str] | None = None
+    """The stores that may get copies of replicated logs; None if that is not known."""
 
     @property
     def is_done(self) -> bool:
-        return not self.left
+        """Whether nothing is left, or only copies that no other store can take."""
+        return all(self._stays(one) for one in self.left)
+
+    def _stays(self, one: ContainerDescription) -> bool:
+        if one.node_id == self.node_id or one.wanted or self.takers is None:
+            return False
+        return not self.takers.difference(one.replicas)
 
     @property
     def moving(self) -> tuple[ContainerDescription, ...]:

@@ -29,8 +29,8 @@ UNCLEAN = (
     "The container has no leader, because no store with an in-sync copy of its log answers. This\n"
     "command lets a replica lead whose copy is not in sync: acknowledged events that it lacks are\n"
     "lost for good, even if an in-sync copy comes back later. Use it only if all stores with in-\n"
-    "sync copies are lost; `anabranch container explain CONTAINER` names them. To continue, repeat\n"
-    "with --unclean --yes."
+    "sync copies are lost; `anabranch container explain CONTAINER` names them. To continue,\n"
+    "repeat with --unclean --yes."
 )
 _HERE = Connection()
 

@@ -14,6 +14,7 @@ from anabranch.cli.moving import Drain, placed_on, store_state
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, NodeDescription, Unavailable
+from anabranch.common.model.cluster import REPLICATED
 from anabranch.common.runtime.clock import Clock, SystemClock
 
 COLUMNS = (
@@ -70,8 +71,7 @@ def drain(node: str, /, *, patience: Patience = _PATIENT, connection: Connection
             text = f"{node} is still draining; `anabranch spu undrain {node}` ends that"
             output.progress(text, {"node_id": node, "draining": True})
             raise
-        told = f"{node} has no container left; it gets none until `anabranch spu undrain {node}`"
-        output.done(told, drained.record)
+        output.done(_end_of(drained), drained.record)
 
     run_with_client(connection, perform)
 
@@ -92,12 +92,29 @@ def undrain(node: str, /, *, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
+def _end_of(drained: Drain) -> str:
+    until = f"it gets none until `anabranch spu undrain {drained.node_id}`"
+    if not drained.left:
+        return f"{drained.node_id} has no container left; {until}"
+    return (
+        f"{drained.node_id} leads no container; {until}. It keeps the copies of "
+        f"{counted(len(drained.left), 'log')}, because no other store can take them; the logs do "
+        "without it for a while"
+    )
+
+
+async def _not_known() -> None:
+    """No answer about the stores that may get copies."""
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The questions about a drain: all containers, and why one does not move."""
+    """The questions about a drain: all containers, why one does not move, and which stores may get
+    copies of replicated logs."""
 
     containers: Callable[[], Awaitable[list[ContainerDescription]]]
     why: Callable[[int], Awaitable[str]]
+    takers: Callable[[], Awaitable[frozenset[str] | None]] = _not_known
 
 
 def looks_of(client: Client, node: str) -> Looks:
@@ -110,7 +127,16 @@ def looks_of(client: Client, node: str) -> Looks:
         reasons = (await client.containers.explain(container)).reasons
         return next((one for one in reasons if f"{node} is drained" in one), reasons[0])
 
-    return Looks(containers, why)
+    async def takers() -> frozenset[str]:
+        return frozenset(
+            [
+                one.node_id
+                async for one in client.stores.list()
+                if one.live and not one.draining and one.log == REPLICATED
+            ]
+        )
+
+    return Looks(containers, why, takers)
 
 
 async def drained_in_time(
@@ -129,7 +155,9 @@ async def drained_in_time(
             obstacle, explain_s = "", now_s + EXPLAIN_S
         elif left and now_s >= explain_s:
             obstacle, explain_s = await looks.why(left[0].container), now_s + EXPLAIN_S
-        state = Drain(node, at_first, tuple(left), now_s - begun_s, obstacle)
+        is_led = any(one.node_id == node for one in left)
+        takers = await looks.takers() if left and not is_led else None
+        state = Drain(node, at_first, tuple(left), now_s - begun_s, obstacle, takers)
         if state.is_done:
             return state
         if now_s - begun_s >= timeout_s:
