@@ -11,7 +11,7 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import REPLICATED, LogCopy, Placement
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.segstore.ports_replica import Replicas, ReplicationFacts
-from anabranch.segstore.shell.node.copy_keeping import CopyKeeping
+from anabranch.segstore.shell.node.copy_keeping import ABOVE_S_MAX, CopyKeeping
 
 NODE = "store-2"
 BOUND = 1000
@@ -66,8 +66,19 @@ class FakeLogs:
         return self.led.get(container)
 
 
+class SetClock(SystemClock):
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
 class World:
     def __init__(self) -> None:
+        self.clock = SetClock()
         self.copies = FakeKept()
         self.logs = FakeLogs()
         self.objects = InMemoryObjectStore()
@@ -81,9 +92,17 @@ class World:
             logs=lambda: self.here,
             bytes_max=BOUND,
             journal_size=lambda: self.size,
-            clock=SystemClock(),
+            clock=self.clock,
             back_off_s=lambda _: 0.0,
         )
+
+    async def look_long_above_the_bound(self) -> None:
+        self.size = BOUND + 1
+        self.keeping.hurry(frozenset({5}))
+        await self.keeping.look()
+        assert self.copies.dropped == []
+        self.clock.now_s += ABOVE_S_MAX + 1
+        await self.keeping.look()
 
     async def place(self, placement: Placement, *, watched: bool = True) -> None:
         key, value = placement_key(placement.container), placement_to_bytes(placement)
@@ -133,12 +152,10 @@ async def test_a_copy_that_pins_the_oldest_file_asks_its_leader_for_a_flush() ->
     assert world.copies.dropped == []
 
 
-async def test_a_copy_leaves_the_isr_when_the_journal_is_at_its_bound() -> None:
+async def test_a_copy_leaves_the_isr_when_the_journal_stays_above_its_bound() -> None:
     world = World()
     await world.place(placed())
-    world.size = BOUND + 1
-    world.keeping.hurry(frozenset({5}))
-    await world.keeping.look()
+    await world.look_long_above_the_bound()
     assert world.copies.dropped == [5]
     assert world.copies.tidied == [placed()]
 
@@ -146,17 +163,25 @@ async def test_a_copy_leaves_the_isr_when_the_journal_is_at_its_bound() -> None:
 async def test_a_copy_that_cannot_be_asked_leaves_the_isr_too() -> None:
     world = World()
     world.copies.failing = True
-    world.size = BOUND + 1
-    world.keeping.hurry(frozenset({5}))
-    await world.keeping.look()
+    await world.look_long_above_the_bound()
     assert world.copies.dropped == [5]
 
 
 async def test_a_copy_of_which_tier_2_has_everything_is_not_dropped() -> None:
     world = World()
     world.copies.tiered.add(5)
+    await world.look_long_above_the_bound()
+    assert world.copies.dropped == []
+
+
+async def test_a_leader_has_time_to_relieve_the_journal() -> None:
+    world = World()
     world.size = BOUND + 1
     world.keeping.hurry(frozenset({5}))
+    for size in (BOUND + 1, BOUND, BOUND + 1):
+        world.size = size
+        await world.keeping.look()
+        world.clock.now_s += ABOVE_S_MAX * 2 / 3
     await world.keeping.look()
     assert world.copies.dropped == []
 

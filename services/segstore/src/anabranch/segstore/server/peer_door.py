@@ -211,6 +211,10 @@ class PeerConnection(asyncio.Protocol):
             "closed the connection of another store",
             node=self._node_id, code=error.code, error=str(error),
         )  # fmt: skip
+        self.close(error)
+
+    def close(self, error: AnabranchError) -> None:
+        """Send the reason to the other store, and close."""
         self.send(failed(error))
         if self._transport is not None:
             self._transport.close()
@@ -288,4 +292,4 @@ class PeerDoor:
         if self._server is not None:
             self._server.close()
         for connection in self._admission.connections():
-            connection.refuse(Unavailable("the store is stopping"))
+            connection.close(Unavailable("the store is stopping"))

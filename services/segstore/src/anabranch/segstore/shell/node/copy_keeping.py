@@ -4,8 +4,8 @@ The placements are followed, and once a second
 
     a copy that pins the journal's oldest file asks its leader for a flush, or, if tier 2 has all of
     it, records its position anew,
-    if the journal is at its bound even so, such a copy is *dropped*: it obeys its leader no more,
-    so that the leader removes it from the ISR, and
+    if the journal stays above its bound even so, such a copy is *dropped*: it obeys its leader no
+    more, so that the leader removes it from the ISR, and
     a dropped copy, or one whose store is no replica any more, is removed, once the placement, read
     anew, shows that the ISR does not have it.
 
@@ -32,6 +32,8 @@ from anabranch.segstore.shell.container.pauses import BackOff
 from anabranch.segstore.shell.node.placements import replicas_of
 
 LOOK_S = 1.0
+ABOVE_S_MAX = 10.0
+"""How long leaders have to relieve a journal that is above its bound."""
 
 _log = get_logger(__name__)
 
@@ -92,6 +94,8 @@ class CopyKeeping:
         self._back_off_s = back_off_s
         self._placements: dict[int, Placement] = {}
         self._pinning: frozenset[int] = frozenset()
+        self._above_since_s: float | None = None
+        """When the journal was first seen above its bound; None while it is not."""
         self.facts: Sequence[ReplicationFacts] = ()
         """The replication of the logs that this store leads, as of the last look."""
 
@@ -135,9 +139,15 @@ class CopyKeeping:
         logs = self._logs()
         described = (self._log.describe(container) for container in logs)
         self.facts = tuple(facts for facts in described if facts is not None)
+        size, now_s = self._journal_size(), self._clock.monotonic()
+        if size <= self._bytes_max:
+            self._above_since_s = None
+        elif self._above_since_s is None:
+            self._above_since_s = now_s
+        above_s = 0.0 if self._above_since_s is None else now_s - self._above_since_s
         for container in sorted(self._pinning & logs.keys()):
-            await self._relieve(container)
-        if self._journal_size() * 2 < self._bytes_max:
+            await self._relieve(container, drop=above_s > ABOVE_S_MAX)
+        if size * 2 < self._bytes_max:
             self._copies.keep_dropped()
         for container, log_id in logs.items():
             placement = self._placements.get(container)
@@ -147,7 +157,7 @@ class CopyKeeping:
             ):
                 await self._tidy(container)
 
-    async def _relieve(self, container: int) -> None:
+    async def _relieve(self, container: int, *, drop: bool) -> None:
         try:
             if await self._copies.unpin(container):
                 return
@@ -156,9 +166,9 @@ class CopyKeeping:
                 "a copy of a log holds up the journal's oldest file",
                 container=container, error=str(error),
             )  # fmt: skip
-        if self._journal_size() > self._bytes_max and container not in self._copies.dropped:
+        if drop and container not in self._copies.dropped:
             _log.warning(
-                "the journal is at its bound: a copy of a log leaves its ISR",
+                "the journal stays above its bound: a copy of a log leaves its ISR",
                 container=container, journal_bytes=self._journal_size(),
                 remedy="check that the leader of the container can write to tier 2",
             )  # fmt: skip
