@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from anabranch.common.contracts.cluster import (
     placement_key,
     placement_to_bytes,
 )
-from anabranch.common.errors import NotEnoughReplicas
+from anabranch.common.errors import NotEnoughReplicas, RevisionConflict
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.runtime.nats_target import nats_target
 from anabranch.common.wire.messages import Failed, FlushContainer, ReadSegment
@@ -41,6 +41,8 @@ class Stores:
         self.cluster = cluster
         self._running: dict[str, AsyncExitStack] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._token = directory / "join-token"
+        self._token.write_text("a secret that all stores of this cluster have\n")
 
     async def start(self, name: str) -> None:
         stack = self._running[name] = AsyncExitStack()
@@ -50,6 +52,7 @@ class Stores:
                 self._server.url,
                 JOURNAL="replicated",
                 TIER2_LOSS="accepted",
+                JOIN_TOKEN_FILE=str(self._token),
                 TIER2_URL=(self._directory / "tier2").as_uri(),
             )
         )
@@ -73,16 +76,20 @@ class Stores:
             name for name in NAMES if node_id in (self.folder(name) / "node-id").read_text()
         )
 
-    async def assign(self) -> None:
-        """Place the container on all three, as soon as they have registered."""
+    async def registered(self, count: int) -> tuple[str, ...]:
+        """The node ids of all stores that ever were, once there are so many."""
         found: dict[str, None] = {}
         async with asyncio.timeout(SETTLED_S_MAX):
             async for stored in self.cluster.objects(subjects.NODES_BUCKET).watch():
                 if stored is not None:
                     found[node_from_bytes(stored.value).node_id] = None
-                if len(found) == 3:
+                if len(found) == count:
                     break
-        placement = Placement(0, tuple(found), isr_min=2)
+        return tuple(found)
+
+    async def assign(self) -> None:
+        """Place the container on all three, as soon as they have registered."""
+        placement = Placement(0, await self.registered(3), isr_min=2)
         objects = self.cluster.objects(subjects.PLACEMENTS_BUCKET)
         await objects.create(placement_key(0), placement_to_bytes(placement))
 
@@ -106,19 +113,29 @@ class Stores:
 
     async def elect(self, dead: str) -> None:
         """Have another member of the ISR lead."""
+
+        def elected(found: Placement) -> Placement:
+            leader = next(copy.node_id for copy in found.isr if copy.node_id != dead)
+            others = tuple(node for node in found.replicas if node != leader)
+            return replace(
+                found,
+                replicas=(leader, *others),
+                container_epoch=found.container_epoch + 1,
+                state=PlacementState.ASSIGNED,
+            )
+
+        await self.change(elected)
+
+    async def change(self, changed: Callable[[Placement], Placement]) -> None:
+        """Change the placement, whatever else changes it."""
         placements = self.cluster.objects(subjects.PLACEMENTS_BUCKET)
-        stored = await placements.get(placement_key(0))
-        assert stored is not None
-        found = placement_from_bytes(stored.value)
-        leader = next(copy.node_id for copy in found.isr if copy.node_id != dead)
-        others = tuple(node for node in found.replicas if node != leader)
-        chosen = replace(
-            found,
-            replicas=(leader, *others),
-            container_epoch=found.container_epoch + 1,
-            state=PlacementState.ASSIGNED,
-        )
-        await placements.update(placement_key(0), placement_to_bytes(chosen), stored.revision)
+        while True:
+            stored = await placements.get(placement_key(0))
+            assert stored is not None
+            value = placement_to_bytes(changed(placement_from_bytes(stored.value)))
+            with suppress(RevisionConflict):
+                await placements.update(placement_key(0), value, stored.revision)
+                return
 
     async def connect(self) -> WireClient:
         """Connect to the owner of the container."""
@@ -265,5 +282,42 @@ async def test_appends_go_on_while_nats_is_away(stores: Stores, nats_server: Nat
     await asyncio.to_thread(nats_server.kill)
     expected += await client.write(51, events(51, 50))
     await asyncio.to_thread(nats_server.start)
+    assert await client.read_all() == expected
+    await client.close()
+
+
+async def test_another_store_takes_the_place_of_a_lost_one(stores: Stores) -> None:
+    await stores.assign()
+    before = await stores.placed(is_served_by_all)
+    lost = next(node for node in before.replicas if node != before.owner)
+    name = stores.name_of(lost)
+    client = PatientClient(stores.connect, SEGMENT)
+    await client.create()
+    expected = await client.write(1, events(1, 50))
+    await stores.kill(name)
+    shutil.rmtree(stores.folder(name))
+    await stores.start(name)
+    (new,) = set(await stores.registered(4)) - set(before.replicas)
+
+    def replaced(found: Placement) -> Placement:
+        others = tuple(new if node == lost else node for node in found.replicas)
+        return replace(found, replicas=others)
+
+    await stores.change(replaced)
+    after = await stores.placed(
+        lambda found: is_served_by_all(found) and new in {copy.node_id for copy in found.isr}
+    )
+    assert {copy.node_id for copy in after.isr} == set(after.replicas)
+    assert after.container_epoch == before.container_epoch
+    expected += await client.write(51, events(51, 50))
+    await stores.kill(stores.name_of(after.owner))
+    await stores.change(
+        lambda found: replace(
+            found,
+            replicas=(new, *(node for node in found.replicas if node != new)),
+            container_epoch=found.container_epoch + 1,
+            state=PlacementState.ASSIGNED,
+        )
+    )
     assert await client.read_all() == expected
     await client.close()

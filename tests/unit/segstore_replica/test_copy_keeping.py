@@ -204,6 +204,16 @@ async def test_the_logs_that_the_store_leads_hear_of_their_replicas() -> None:
     assert world.logs.heard == [(5, 7, Replicas(("store-1", NODE), isr, 2))]
 
 
+async def test_a_log_hears_once_of_changes_that_it_missed_while_it_was_opened() -> None:
+    world = World()
+    await world.place(placed(container_epoch=7))
+    leader = LogCopy(NODE, "a-copy")
+    for epoch in (7, 7, 8):
+        world.logs.led[5] = ReplicationFacts(5, epoch, leader, frozenset({leader}), 2, ())
+        await world.keeping.look()
+    assert len(world.logs.heard) == 3
+
+
 async def test_a_look_notes_the_replication_of_the_logs_that_the_store_leads() -> None:
     world = World()
     leader = LogCopy(NODE, "a-copy")

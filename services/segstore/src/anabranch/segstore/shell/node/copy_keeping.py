@@ -96,6 +96,8 @@ class CopyKeeping:
         self._pinning: frozenset[int] = frozenset()
         self._above_since_s: float | None = None
         """When the journal was first seen above its bound; None while it is not."""
+        self._led: Mapping[int, int] = {}
+        """The containers that this store led at the last look, with their epochs."""
         self.facts: Sequence[ReplicationFacts] = ()
         """The replication of the logs that this store leads, as of the last look."""
 
@@ -125,9 +127,21 @@ class CopyKeeping:
     def note(self, placement: Placement) -> None:
         """Note a placement that was changed."""
         self._placements[placement.container] = placement
+        self._tell(placement)
+
+    def _tell(self, placement: Placement) -> None:
         self._log.replicas_changed(
             placement.container, placement.container_epoch, replicas_of(placement)
         )
+
+    def _tell_opened(self) -> None:
+        """Tell a log that opened since the last look its replicas: it missed changes meanwhile."""
+        led = {facts.container: facts.container_epoch for facts in self.facts}
+        for container, _ in led.items() - self._led.items():
+            placement = self._placements.get(container)
+            if placement is not None:
+                self._tell(placement)
+        self._led = led
 
     async def _look_again(self) -> None:
         while True:
@@ -139,6 +153,7 @@ class CopyKeeping:
         logs = self._logs()
         described = (self._log.describe(container) for container in logs)
         self.facts = tuple(facts for facts in described if facts is not None)
+        self._tell_opened()
         size, now_s = self._journal_size(), self._clock.monotonic()
         if size <= self._bytes_max:
             self._above_since_s = None
@@ -151,10 +166,10 @@ class CopyKeeping:
             self._copies.keep_dropped()
         for container, log_id in logs.items():
             placement = self._placements.get(container)
+            if placement is None:
+                continue
             dropped = container in self._copies.dropped
-            if placement is not None and is_candidate(
-                self._node_id, log_id, placement, dropped=dropped
-            ):
+            if is_candidate(self._node_id, log_id, placement, dropped=dropped):
                 await self._tidy(container)
 
     async def _relieve(self, container: int, *, drop: bool) -> None:
