@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from anabranch.common.runtime.ids import system_rng
-from kit.failover.outages import outages, summary
+from kit.failover.outages import longest, outages, summary
 from kit.failover.run import TrialResult, TrialSettings, run_trial
 from kit.failover.shape import SHAPES
 
@@ -36,6 +36,7 @@ def report(result: TrialResult) -> Iterator[str]:
     )
     waits = [(ack.begun_s, ack.acked_s) for each in told.events.values() for ack in each.acks]
     yield from summary(outages(result.struck, waits))
+    yield longest(result.struck, waits)
     if result.in_sync_s is not None:
         yield f"all copies of the logs were in sync {result.in_sync_s:.1f} s after the faults"
     for place, reading in result.readings.items():

@@ -15,7 +15,7 @@ from kit.chaos.verdict import Verdict as EventVerdict
 from kit.failover.__main__ import report, zeros
 from kit.failover.copies import Copies, endangered
 from kit.failover.divergence import KeyHistories, divergent
-from kit.failover.outages import Outage, Struck, outages, summary
+from kit.failover.outages import Outage, Struck, longest, outages, summary
 from kit.failover.plan import DOWN_S, STOPPED_S, Fault, chosen, faults
 from kit.failover.readings import Reading, Told, judge_group, parse_notes
 from kit.failover.run import TrialResult
@@ -107,6 +107,14 @@ def test_outages_are_summed_up_by_kind() -> None:
         "a: 1 times, longest wait 5.00 s (median), 5.00 s (longest)",
         "b: 2 times, longest wait 2.00 s (median), 3.00 s (longest)",
     ]
+
+
+def test_the_longest_wait_is_told_with_the_faults_in_it() -> None:
+    struck = [Struck("b", 5.0, 6.0), Struck("a", 3.5, 4.5), Struck("c", 9.0, 9.5)]
+    assert longest(struck, [(1.0, 2.0), (4.0, 8.0)]) == (
+        "longest wait of all: 4.00 s; faults in it: a (-0.5 to +0.5 s), b (+1.0 to +2.0 s)"
+    )
+    assert longest([], []) == "longest wait of all: 0.00 s; faults in it: none"
 
 
 def history(*events: Event) -> KeyHistories:
