@@ -194,7 +194,7 @@ class ClusterWorld:
             members,
             _Leads() if leads else leadership,
             drains,
-            elections,
+            elections=elections,
             container_count=self.container_count,
             settle_s=SETTLE_S,
             replication=self.replication,

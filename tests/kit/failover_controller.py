@@ -55,7 +55,7 @@ class ControllerProcess:
             self.members,
             self.leadership,
             self.drains,
-            Elections(placed, self.members, self._candidates(), clock),
+            elections=Elections(placed, self.members, self._candidates(), clock),
             container_count=services.container_count,
             settle_s=SETTLE_S,
             replication=replication,

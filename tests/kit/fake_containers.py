@@ -105,6 +105,9 @@ def _changed(fake: "FakeController", change: c.PlacementChange) -> c.ContainerPl
     if isinstance(change, c.MoveContainer | c.AbandonTail):
         _require(change.node_id)
         fake.placed[change.container] = change.node_id
+    if isinstance(change, c.ElectLeader) and change.node_id:
+        _require(change.node_id)
+        fake.placed[change.container] = change.node_id
     if isinstance(change, c.SetContainerReplicas):
         for node in change.replicas:
             _require(node)

@@ -34,8 +34,10 @@ class MemoryRegister:
     lost_answers: int = 0
     """So many changes take effect without an answer."""
     late: list[Callable[[], None]] | None = None
-    """If it is a list, changes are kept in it, and raise OutcomeUnknown."""
+    """If it is a list, changes are kept in it, and raise OutcomeUnknown. Such a change takes effect
+    only if no other change did meanwhile."""
     changes: list[tuple[str, ...]] = field(default_factory=list)
+    revision: int = 0
 
     async def read(self, container: int, container_epoch: int) -> Replicas:
         await asyncio.sleep(0)
@@ -49,9 +51,13 @@ class MemoryRegister:
         await asyncio.sleep(0)
         self._check(container, container_epoch)
 
+        revision = self.revision
+
         def apply() -> None:
-            self.isrs[container] = isr
-            self.changes.append(tuple(copy.node_id for copy in isr))
+            if (self.revision, self.epochs.get(container)) == (revision, container_epoch):
+                self.revision += 1
+                self.isrs[container] = isr
+                self.changes.append(tuple(copy.node_id for copy in isr))
 
         if self.late is not None:
             self.late.append(apply)

@@ -67,7 +67,7 @@ class Store:
 
         around = Around(
             node_id=self.node_id,
-            peers=world.peers,
+            peers=world.peers_of(self.node_id),
             register=world.register,
             clock=clock,
             schedule=loop.call_soon,
@@ -143,6 +143,10 @@ class ReplicaWorld:
         self.stores: dict[str, Store] = {}
         for node in nodes:
             self.add_store(node)
+
+    def peers_of(self, node: str) -> MemoryPeers:
+        """The other stores, as this one sees them."""
+        return self.peers
 
     def add_store(self, node: str) -> None:
         """Begin another store."""

@@ -20,6 +20,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock, SystemClock
 from kit.container_crash import random_container
 from kit.control_scenario import random_control
+from kit.copies_crash import random_copies
 from kit.defect_scenario import random_defect
 from kit.failover_scenario import random_failover
 from kit.fault_counts import counted_faults
@@ -46,6 +47,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "tables": random_tables,
     "damage": random_damage,
     "full disk": random_full_disk,
+    "copies": random_copies,
     "stream log": random_stream_log,
     "failover": random_failover,
     "control": random_control,

@@ -25,6 +25,7 @@ from anabranch.common.contracts.commands import (
     Rejected,
 )
 from anabranch.common.contracts.control import QUESTIONS
+from anabranch.common.contracts.elections import EpochPromised, PromiseEpoch, PromiseRefused
 from anabranch.common.contracts.load import LoadReport
 from anabranch.common.contracts.queries import QueryFailed
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
@@ -133,6 +134,7 @@ def document() -> Json:
     _add_queries(found)
     _add_segment_requests(found)
     _add_load_reports(found)
+    _add_promises(found)
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -185,6 +187,11 @@ def _add_segment_requests(found: _Document) -> None:
 
 def _add_load_reports(found: _Document) -> None:
     found.announcement("load", subjects.load_report("{node}"), LoadReport)
+
+
+def _add_promises(found: _Document) -> None:
+    address = subjects.promise_request("{node}")
+    found.request("promise", address, PromiseEpoch, (EpochPromised, PromiseRefused))
 
 
 def _summary(kind: type[BaseModel] | type[Message]) -> Json:

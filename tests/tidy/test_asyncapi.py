@@ -48,6 +48,7 @@ def test_it_names_every_subject_that_is_served() -> None:
         "ana.cmd.{bucket}.delete_stream.{scope}.{stream}",
         "ana.note.op.{operation}",
         "ana.load.{node}",
+        "ana.copy.{node}.promise",
     } <= addresses
 
 

@@ -291,6 +291,13 @@ async def test_containers_are_moved_enabled_and_abandoned_only_with_a_yes(
         assert json.loads(enabled.out)["container"] == 0
         unpinned = await sh.run("container", "unpin", "0", "--json")
         assert json.loads(unpinned.out)["container"] == 0
+        changed = await sh.run("container", "replicas", "set", "0", "other,fake")
+        assert changed.out == "container 0 is open on other\n"
+        asked = await sh.run("container", "elect", "0", "--yes")
+        assert asked.code == 1
+        assert "lost for good" in asked.out
+        done = await sh.run("container", "elect", "0", "--unclean", "--yes", "--store", "fake")
+        assert (done.code, done.out) == (0, "container 0 is open on fake\n")
 
 
 async def test_stores_are_drained_and_watched_until_no_container_is_left(

@@ -56,6 +56,16 @@ AWAY = OPEN.model_copy(update={"node_id": "store-1"})
             "container 3 to store-1: opening: no room",
         ),
         (AWAY, Step.OPEN, "container 3 to store-1: open"),
+        (
+            moving(isr=("store-2", "store-1")),
+            Step.HANDING_OVER,
+            "container 3 to store-1: handing over",
+        ),
+        (
+            OPEN.model_copy(update={"wanted": ("store-1", "store-2")}),
+            Step.COPYING,
+            "container 3 to store-1: copying",
+        ),
     ],
 )
 def test_a_move_waits_flushes_and_opens(one: ContainerDescription, step: Step, text: str) -> None:
@@ -70,6 +80,7 @@ def test_a_container_without_a_target_is_open_or_being_opened_or_waits() -> None
     ]
     assert steps == [Step.OPEN, Step.OPENING, Step.WAITING, Step.WAITING]
     assert current_step(moving()) is Step.FLUSHING
+    assert current_step(OPEN.model_copy(update={"wanted": ("store-1",)})) is Step.COPYING
 
 
 @pytest.mark.parametrize(
@@ -95,6 +106,12 @@ def test_a_drain_tells_what_is_left_what_moves_and_its_rate() -> None:
     )
     assert Drain("store-2", 3, left, 6.0).text == (
         "2 containers left; container 3 to store-1: flushing; 10 a minute, about 12 s left"
+    )
+    copied = OPEN.model_copy(
+        update={"node_id": "store-1", "isr": ("store-1", "store-2"), "wanted": ("store-1", "x")}
+    )
+    assert Drain("store-2", 3, (copied,), 1.0).text == (
+        "1 container left; container 3 to x: copying"
     )
     stuck = Drain("store-2", 3, left[1:], 1.0, "no other store is alive")
     assert stuck.text == "1 container left; waiting: no other store is alive"
@@ -134,6 +151,26 @@ async def test_a_drain_shows_each_step_once_and_ends_when_no_container_is_left(
         "1 container left; container 3 to store-1: flushing",
     ]
     assert course.asked_why == []
+
+
+FOLLOWED = AWAY.model_copy(update={"replicas": ("store-1", "store-2"), "isr": ("store-1",)})
+
+
+@pytest.mark.parametrize(
+    ("left", "takers", "done"),
+    [
+        (FOLLOWED, {"store-1"}, True),
+        (FOLLOWED, {"store-1", "store-3"}, False),
+        (FOLLOWED, None, False),
+        (FOLLOWED.model_copy(update={"node_id": "store-2"}), set(), False),
+        (FOLLOWED.model_copy(update={"wanted": ("store-1", "store-3")}), {"store-1"}, False),
+    ],
+)
+def test_a_drain_is_done_when_only_copies_are_left_that_no_other_store_can_take(
+    left: ContainerDescription, takers: set[str] | None, *, done: bool
+) -> None:
+    known = frozenset(takers) if takers is not None else None
+    assert Drain("store-2", 1, (left,), 1.0, takers=known).is_done is done
 
 
 async def test_a_drain_that_nothing_moves_tells_why_and_gives_up_in_the_end(
@@ -180,19 +217,30 @@ async def watched(course: Course) -> Drain:
 
 def test_only_containers_that_are_placed_on_a_store_are_its_own() -> None:
     assert placed_on("store-2", [OPEN, AWAY, moving()]) == [OPEN, moving()]
+    followed = AWAY.model_copy(update={"replicas": ("store-1", "store-2")})
+    assert placed_on("store-2", [AWAY, followed]) == [followed], "its copy is to leave, too"
 
 
 def test_stores_and_containers_as_tables() -> None:
     stores = [
         STORE.model_copy(update={"rack": "a", "log": "jetstream", "containers_open": 2}),
         STORE.model_copy(update={"node_id": "store-2", "draining": True, "log": "jetstream"}),
-        STORE.model_copy(update={"node_id": "store-3", "over": True, "live": False}),
+        STORE.model_copy(
+            update={"node_id": "store-3", "over": True, "live": False, "containers_followed": 3}
+        ),
     ]
     found = [
         AWAY.model_copy(update={"log": "jetstream", "lease": "held"}),
         moving(log="jetstream", lease="lapsed"),
         ContainerDescription(container=5, state="unassigned"),
-    ]
+        AWAY.model_copy(
+            update={
+                "container": 6, "log": "replicated", "lease": "held", "isr_min": 2,
+                "replicas": ("store-1", "store-2", "store-3"), "isr": ("store-1", "store-2"),
+                "wanted": ("store-1", "store-2", "store-4"),
+            }
+        ),
+    ]  # fmt: skip
     stream = io.StringIO()
     output = Output(Form.TABLE, stream)
     output.rows(spus.COLUMNS, [spus.row(one) for one in stores], ())

@@ -431,3 +431,18 @@ def test_a_drained_store_keeps_copies_that_no_other_store_can_take() -> None:
         assert (told.log, told.containers, told.containers_followed) == ("replicated", 0, 4)
 
     replicated(test)
+
+
+def test_the_copies_of_a_store_that_is_lost_for_good_are_replaced_when_it_is_drained() -> None:
+    async def test(here: Replicas) -> None:
+        await here.stores[1].kill()
+        await here.world.run(10)
+        placed = await here.world.placements()
+        assert any("s1" in found.replicas for found in placed), "it may come back"
+        await desk_of(here.controller).drain(DrainStore(node_id="s1"))
+        await here.world.run(30)
+        for found in await here.world.placements():
+            assert "s1" not in found.replicas
+            assert len(found.isr) == 3
+
+    replicated(test, count=4)

@@ -131,7 +131,9 @@ def test_an_in_sync_copy_whose_store_is_no_replica_any_more_leads_all_the_same()
 
 
 def test_an_election_without_an_answer_says_what_each_member_answered() -> None:
-    answers = {"a": SILENT, "b": NO_COPY, "c": at(LogCopy("c", "c-2"), 9, 9)}
+    answers: dict[str, Answer] = {
+        "a": SILENT, "b": NO_COPY, "c": at(LogCopy("c", "c-2"), 9, 9),
+    }  # fmt: skip
     told = undecided(frozen(LED), answers)
     assert told.reason == (
         "leader-offline: a does not promise (unavailable), b has no copy any more, "

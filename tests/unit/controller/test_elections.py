@@ -176,8 +176,10 @@ async def test_another_controller_continues_an_election_that_was_left(world: Wor
     """It crashed after the freeze, or after the promises."""
     promise, asked = world.copies.promise, asyncio.Event()
 
-    async def be_killed(node: str, container: int, log_id: str, epoch: int) -> Promised:
-        await promise(node, container, log_id, epoch)
+    async def be_killed(
+        node_id: str, container: int, log_id: str, container_epoch: int
+    ) -> Promised:
+        await promise(node_id, container, log_id, container_epoch)
         asked.set()
         await asyncio.Event().wait()
         raise AssertionError

@@ -5,13 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.common.model.cluster import JETSTREAM, Placement, PlacementState
+from anabranch.common.model.cluster import (
+    JETSTREAM,
+    REPLICATED,
+    LogCopy,
+    Placement,
+    PlacementState,
+)
 from anabranch.controller.domain.explaining import Situation, StoreFacts, explain
 from anabranch.controller.domain.liveness import Hold, Kind, Member
 from anabranch.controller.domain.placement import assign
-from anabranch.controller.domain.placement_actions import (
-    StoreView,
-)
+from anabranch.controller.domain.placement_actions import Replication, StoreView
 
 SHARED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, log_home=JETSTREAM)
 BOUND = replace(SHARED, log_home="")
@@ -22,6 +26,15 @@ SILENT = replace(LIVE, live=False)
 OVER = replace(SILENT, over=True)
 STOPPED = replace(SILENT, stopped=True)
 DRAINED = replace(LIVE, draining=True)
+LED = replace(
+    SHARED, replicas=("a", "b", "c"), log_home=REPLICATED, isr_min=2,
+    isr=tuple(LogCopy(name, f"{name}-1") for name in "abc"),
+)  # fmt: skip
+ELECTING = replace(LED, state=PlacementState.ELECTING)
+OFFLINE = replace(ELECTING, reason="leader-offline: a does not promise (unavailable)")
+FOLLOWS = replace(LIVE, log_home=REPLICATED)
+DOWN = replace(FOLLOWS, live=False, over=True)
+LEAVES = replace(FOLLOWS, draining=True)
 
 
 def explained(
@@ -35,7 +48,7 @@ def explained(
     placements = {} if found is None else {3: found}
     now = Situation(
         {name: StoreFacts(view, silent_s) for name, view in stores.items()},
-        plan=assign([3], placements, stores),
+        plan=assign([3], placements, stores, replication=Replication(3)),
         leased=frozenset(stores),
     )
     return "\n".join(explain(3, found, replace(now, **changes)))  # type: ignore[arg-type]
@@ -81,6 +94,81 @@ def test_every_situation_is_told(
     told = explained(found, stores)
     for sentence in sentences:
         assert sentence in told
+
+
+def among(names: str, view: StoreView = FOLLOWS, **others: StoreView) -> dict[str, StoreView]:
+    return {**dict.fromkeys(names, view), **others}
+
+
+@pytest.mark.parametrize(
+    ("found", "stores", "sentences"),
+    [
+        (None, among("ab"), ["when enough of them are live. There are 2."]),
+        (None, among("abc"), ["places it within a moment"]),
+        (LED, among("abc"), ["a serves the container."]),
+        (
+            replace(LED, isr=LED.isr[:2]),
+            among("abc"),
+            ["a serves", "2 of 3 copies of its log are in sync: c catches up."],
+        ),
+        (
+            replace(LED, isr=LED.isr[:1]),
+            among("a", b=DOWN),
+            ["1 of at least 2", "not acknowledged", "b is down, c has no readable record"],
+        ),
+        (ELECTING, among("bc", a=DOWN), ["elects the store that leads", "a, b, c"]),
+        (
+            OFFLINE,
+            among("c", a=DOWN, b=DOWN),
+            ["no leader", "a does not promise", "Start a or b", "elect 3 --unclean --yes"],
+        ),
+        (LED, among("bc", a=replace(DOWN, over=False)), ["ends its session", "among", "b, c"]),
+        (LED, among("bc", a=DOWN), ["session of a is over", "in-sync copies: b, c."]),
+        (LED, among("", a=DOWN, b=DOWN), ["No other store with an in-sync", "a or b or c"]),
+        (
+            replace(LED, state=PlacementState.FAILED, restarts=2),
+            among("abc"),
+            ["failed 2 times", "a controller elects another leader now"],
+        ),
+        (
+            replace(LED, state=PlacementState.FAILED, restarts=1),
+            among("abc"),
+            ["failed once", "fails once more"],
+        ),
+        (
+            replace(LED, state=PlacementState.FAILED, restarts=2, isr=LED.isr[:1]),
+            among("abc"),
+            ["again after a pause; the"],
+        ),
+        (replace(LED, target="b"), among("abc"), ["moving to b", "in-sync copy", "hands it over"]),
+        (
+            replace(LED, wanted=("a", "b", "x")),
+            among("abcx"),
+            ["Its replicas become a, b, x, once these copies are in sync: x catches up."],
+        ),
+        (replace(LED, wanted=("a", "b")), among("abc"), ["Its replicas become a, b."]),
+        (LED, among("ab", c=LEAVES), ["c is drained", "can take its copy. It may be stopped."]),
+        (LED, among("abd", c=LEAVES), ["c is drained: another store takes its copy"]),
+        (LED, among("bc", a=LEAVES), ["a serves", "about to move it to b"]),
+        (
+            replace(LED, isr=LED.isr[:1]),
+            among("bc", a=LEAVES),
+            ["a is drained, but no other live store that may lead has an in-sync copy."],
+        ),
+        (
+            replace(LED, isr=LED.isr[:1]),
+            among("bcd", a=LEAVES),
+            ["a is drained: another store copies the log first, and leads it then."],
+        ),
+    ],
+)
+def test_every_situation_of_a_replicated_log_is_told(
+    found: Placement | None, stores: Mapping[str, StoreView], sentences: list[str]
+) -> None:
+    told = explained(found, stores)
+    for sentence in sentences:
+        assert sentence in told
+    assert told.count(" is drained") <= 1
 
 
 def test_a_silent_store_is_told_with_the_time_of_its_death() -> None:

@@ -88,6 +88,12 @@ def test_containers_that_are_not_open_are_told_with_their_reason() -> None:
     assert has(cluster.containers(opening), WARNING, "1 of 2 containers", "1 is assigned")
     broken = [container(0, "offline", "its log is damaged"), container(1, "assigned")]
     assert has(cluster.containers(broken), FAILURE, "0 is offline: its log is damaged")
+    few = container(0, "open").model_copy(
+        update={"replicas": ("a", "b", "c"), "isr": ("a", "b"), "isr_min": 2}
+    )
+    assert has(cluster.containers([few]), WARNING, "2 of 3 copies of 0 are in sync")
+    fewer = few.model_copy(update={"isr": ("a",)})
+    assert has(cluster.containers([few, fewer]), FAILURE, "1 of 3 copies", "not acknowledged")
 
 
 def parked(name: str, part: str) -> ParkedDescription:

@@ -78,6 +78,10 @@ def test_logs_on_fewer_than_three_nats_servers_are_noted(
 
 def test_a_tier_two_that_dies_with_its_machine_is_noted_beside_logs_that_do_not() -> None:
     assert tier2_place(TierTwoPlace((OWN,), "file:///data/tier2")).verdict is Verdict.OK
+    led = SHARED.model_copy(update={"log": "replicated"})
+    replicated = tier2_place(TierTwoPlace((led,), "file:///data/tier2"))
+    assert (replicated.verdict, "stores replicate" in replicated.text) == (Verdict.NOTE, True)
+    assert "the stores replicate them" in log_replicas(SharedLogs((led,), (EVENTS,))).text
     assert tier2_place(TierTwoPlace((SHARED,), "s3://bucket/a")).verdict is Verdict.OK
     noted = tier2_place(TierTwoPlace((OWN, SHARED), "file:///data/tier2"))
     assert noted.verdict is Verdict.NOTE

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from anabranch.cli.__main__ import run
 from anabranch.common.errors import CorruptJournal, DirectoryInUse, DirectoryUnusable
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore import repair as program
+from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.inspection import inspect_journal
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.adapters.journal.local import open_local_journal
@@ -20,7 +21,7 @@ from kit.fixed_catalog import run_at_once
 from kit.journal_scenario import FILE_SIZE, new_ledgers, run_until_crash, whole_life
 from kit.log_driver import Callbacks, ScriptedSource, replayed
 from kit.rng import seeded
-from kit.simdisk import LOSE_ALL, RandomSurvival, SimDisk
+from kit.simdisk import KEEP_ALL, LOSE_ALL, Crashed, RandomSurvival, SimDisk
 
 CONTAINERS = (0, 1)
 ROUNDS = 12
@@ -332,3 +333,56 @@ def test_the_command_repairs_after_a_yes_and_the_journal_opens(
         1: b"one"
     }
     local.close()
+
+
+def with_a_copy() -> tuple[SimDisk, str]:
+    """A journal with a copy of container 1's replicated log, damaged in its only file."""
+    disk, callbacks = SimDisk(), Callbacks()
+    journal = open_journal(disk, ids=SeededIds(9), schedule=callbacks, file_size=64 * 1024)
+    for container, name in enumerate(("own", "log.copy")):
+        run_at_once(journal.create_log(container, name))
+        source = ScriptedSource()
+        view = run_at_once(journal.open_log(container, name, 1, source))
+        for number in range(4):
+            source.put(b"%d" % number * 300)
+            view.ready()
+            callbacks.run()
+    disk.end_process()
+    (name,) = files(disk)
+    flip(disk, name, 4 * 1024 // 2)
+    return disk, name
+
+
+def test_a_repaired_copy_of_a_replicated_log_is_another_copy() -> None:
+    disk, _ = with_a_copy()
+    plan = planned_repair(disk)
+    assert plan.copies == {1}
+    perform_repair(disk, plan)
+    assert dict(opened(disk).logs()) == {0: "own", 1: "log.copy-repair-1"}
+
+
+def test_a_crash_during_a_repair_never_leaves_a_cut_copy_under_its_name() -> None:
+    probe, _ = with_a_copy()
+    before = probe.calls
+    perform_repair(probe, planned_repair(probe))
+    for call in range(before + 1, probe.calls + 1):
+        for survival in (LOSE_ALL, KEEP_ALL):
+            disk, name = with_a_copy()
+            whole = content(disk, name)
+            disk.crash_at(call, "after")
+            with suppress(Crashed):
+                perform_repair(disk, planned_repair(disk))
+            disk.power_loss(survival)
+            if name not in disk.list() or content(disk, name) != whole:
+                assert layout.read_logs(disk)[1] != "log.copy"
+            plan = planned_repair(disk)
+            if plan.faults:
+                perform_repair(disk, plan)
+            assert opened(disk).logs()[1].startswith("log.copy-repair-")
+
+
+def test_frames_of_a_copy_are_not_compared_with_tier_2() -> None:
+    plan = planned_repair(with_a_copy()[0])
+    lines = list(program.lines_of(plan, {0: 2}))
+    assert next(line for line in lines if "lost_copy" in line)["lost_copy"] == 1
+    assert [line["lost_container"] for line in lines if "lost_container" in line] in ([], [0])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -237,6 +238,35 @@ async def test_a_remote_leader_cannot_have_the_epoch_of_a_leader_here() -> None:
         await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
 
 
+async def test_a_promise_that_a_higher_one_overtakes_is_not_given() -> None:
+    world = FedStore()
+    copy = await world.store.fed_copy(world.leader, world.caller, 5)
+    world.gate.held = True
+    lower = _task(world.store.copies.promise(CONTAINER, LOG, 6, None))
+    await world.store.settled()
+    higher = _task(copy.promise(7))
+    await world.store.settled()
+    world.gate.open()
+    await higher
+    with pytest.raises(Deposed):
+        await lower
+
+
+async def test_changes_of_one_copy_wait_for_each_other() -> None:
+    world = FedStore()
+    await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
+    world.gate.held = True
+    reset = _task(world.store.copies.reset(CONTAINER, LOG, 5, NOTHING, world.caller))
+    find = _task(world.store.copies.find(CONTAINER, LOG))
+    promise = _task(world.store.copies.promise(CONTAINER, LOG, 6, None))
+    await world.store.settled()
+    world.gate.open()
+    copy = await find
+    assert copy is not None
+    assert copy.copy_id == (await reset).copy_id == (await promise).copy_id
+    assert copy.promised == 6
+
+
 # --- messages -------------------------------------------------------------------------------------
 
 
@@ -312,6 +342,9 @@ async def test_a_message_is_read_again_while_it_is_written_and_afterwards() -> N
     await world.store.settled()
     assert await copy.read(counted) == data
     assert await copy.read_payload(counted) == b"the last one"
+    other = replace(counted, link=replace(counted.link, crc=counted.link.crc ^ 1))
+    with pytest.raises(CorruptJournal):
+        await copy.read(other)
 
 
 # --- rewind and reset -----------------------------------------------------------------------------
@@ -355,6 +388,23 @@ async def test_a_rewind_waits_for_messages_that_are_being_written() -> None:
     world.gate.open()
     await rewind
     assert (copy.history.end, copy.synced) == (end, position_of(end))
+
+
+async def test_a_rewind_that_a_higher_promise_overtakes_does_nothing() -> None:
+    world = FedStore()
+    copy = await world.store.fed_copy(world.leader, world.caller, 5)
+    end = copy.history.end
+    world.gate.held = True
+    world.store.append(world.leader.frame(), world.caller, 5)
+    rewind = _task(world.store.copies.rewind(CONTAINER, 5, end, world.caller))
+    await world.store.settled()
+    promise = _task(copy.promise(6))
+    await world.store.settled()
+    world.gate.open()
+    await promise
+    with pytest.raises(Deposed):
+        await rewind
+    assert copy.history.end == world.leader.history.end
 
 
 async def test_a_reset_copy_is_another_one() -> None:
@@ -405,6 +455,17 @@ def test_a_promise_that_is_not_durable_in_time_is_not_given() -> None:
             await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
         await world.store.copies.promise(CONTAINER, LOG, 6, world.caller)
         assert (await world.store.copy()).promised == 6
+
+    _waits(work)
+
+
+def test_a_copy_that_is_not_begun_in_time_can_be_created_again() -> None:
+    async def work(world: FedStore) -> None:
+        with pytest.raises(Unavailable):
+            await world.store.copies.create(CONTAINER, LOG, 6, NOTHING)
+        world.gate.open()
+        copy = await world.store.copies.create(CONTAINER, LOG, 6, NOTHING)
+        assert await world.store.copies.find(CONTAINER, LOG) is copy
 
     _waits(work)
 

@@ -4,6 +4,7 @@ import pytest
 
 from anabranch.common.errors import ObjectNotFound, Unavailable
 from anabranch.common.model.cluster import LogCopy, Placement
+from anabranch.segstore.domain.log.stream.messages import NOTHING
 from kit.copies_world import CONTAINER, LOG, NODE, FedStore
 
 # --- releasing ------------------------------------------------------------------------------------
@@ -140,6 +141,30 @@ async def test_a_dropped_copy_leaves_its_leader_and_goes_once_it_left_the_isr() 
     assert CONTAINER not in world.store.local.logs()
     assert world.store.copies.dropped == []
     await world.store.fed_copy(world.leader, world.caller, 5)
+
+
+async def test_dropped_copies_may_be_kept_when_the_journal_is_small_again() -> None:
+    world = FedStore()
+    await world.store.fed_copy(world.leader, world.caller, 5)
+    world.store.copies.drop(CONTAINER)
+    assert world.store.copies.dropped == [CONTAINER]
+    world.store.copies.keep_dropped()
+    await world.store.copies.promise(CONTAINER, LOG, 5, world.caller)
+    await world.store.copies.tidy([placement()])
+    assert CONTAINER in world.store.local.logs()
+
+
+async def test_a_copy_that_this_store_leads_is_neither_dropped_nor_removed() -> None:
+    world = FedStore()
+    copy = await world.store.copies.create(CONTAINER, LOG, 5, NOTHING)
+    copy.lead(5, lambda _: None)
+    world.store.copies.drop(CONTAINER)
+    assert world.store.copies.dropped == []
+    await world.store.copies.tidy([placement(replicas=("other",))])
+    assert CONTAINER in world.store.local.logs()
+    copy.stop_leading(5)
+    await world.store.copies.tidy([placement(replicas=("other",))])
+    assert CONTAINER not in world.store.local.logs()
 
 
 async def test_a_dropped_copy_still_answers_an_election() -> None:

@@ -163,6 +163,18 @@ async def test_an_owner_that_the_register_calls_replaced_ends(w: ReplicaWorld) -
 
 
 @in_world()
+async def test_an_owner_whose_placement_has_a_higher_epoch_ends(w: ReplicaWorld) -> None:
+    led = await w.opened_by("a")
+    replicas = await w.register.read(0, 1)
+    w.stores["a"].log.replicas_changed(0, 0, replicas)
+    assert not led.view.ended
+    w.stores["a"].log.replicas_changed(0, 2, replicas)
+    await led.write(b"one")
+    assert led.durable == []
+    assert [type(error) for error in led.source.failures] == [Deposed]
+
+
+@in_world()
 async def test_a_promise_of_the_own_store_ends_the_owner(w: ReplicaWorld) -> None:
     """The controller asks all members before an election, the former owner's store included."""
     led = await w.opened_by("a")
@@ -346,6 +358,7 @@ async def test_a_closed_view_feeds_no_follower(w: ReplicaWorld) -> None:
 @in_world()
 async def test_the_lag_of_a_follower_is_told_in_bytes_and_time(w: ReplicaWorld) -> None:
     led = await w.opened_by("a")
+    await led.write(b"y" * 500)
     w.peers.of("c").hold_acks = True
     await led.write(b"x" * 1000)
     await asyncio.sleep(1)
@@ -353,14 +366,15 @@ async def test_the_lag_of_a_follower_is_told_in_bytes_and_time(w: ReplicaWorld) 
     assert facts is not None
     lags = {one.node_id: one for one in facts.followers}
     assert (lags["b"].lag_bytes, lags["b"].lag_ms, lags["b"].in_sync) == (0, 0, True)
-    assert lags["c"].lag_bytes >= 1000
+    assert lags["c"].lag_bytes == 1000
     assert 1000 <= lags["c"].lag_ms < 1100
     w.peers.kill("c")
-    await w.until(lambda: led.durable != [])
+    await w.until(lambda: len(led.durable) == 2)
     facts = w.stores["a"].log.describe(0)
     assert facts is not None
     lost = {one.node_id: one for one in facts.followers}["c"]
     assert (lost.connected, lost.in_sync) == (False, False)
+    assert lost.lag_bytes == 1000
 
 
 @in_world()

@@ -2,10 +2,12 @@
 
 A container that moves takes these steps:
 
-    waiting   its turn has not come, or its store does not have it open
-    flushing  its store moves its newest bytes to tier 2; clients still write at first
-    opening   its store has released it, and the new store opens it
-    open      the new store serves it
+    waiting       its turn has not come, or its store does not have it open
+    copying       the new store copies its log, which stores replicate
+    flushing      its store moves its newest bytes to tier 2; clients still write at first
+    handing over  its store closes it, and the new store continues its log
+    opening       its store has released it, and the new store opens it
+    open          the new store serves it
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,9 @@ RATE_S_MIN = 5.0
 
 class Step(StrEnum):
     WAITING = "waiting"
+    COPYING = "copying"
     FLUSHING = "flushing"
+    HANDING_OVER = "handing over"
     OPENING = "opening"
     OPEN = "open"
 
@@ -30,13 +34,15 @@ def step_of(one: ContainerDescription, to: str) -> Step:
     """The step of a container that moves to the store `to`."""
     if one.node_id == to:
         return Step.OPEN if one.state == "open" else Step.OPENING
-    return Step.FLUSHING if one.target == to and one.state == "open" else Step.WAITING
+    if one.state == "open" and one.target == to:
+        return Step.HANDING_OVER if to in one.isr else Step.FLUSHING
+    return Step.COPYING if one.state == "open" and to in one.wanted else Step.WAITING
 
 
 def current_step(one: ContainerDescription) -> Step:
     """The step of a container; for one that does not move: whether it is open."""
-    if one.target:
-        return step_of(one, one.target)
+    if one.target or one.wanted:
+        return step_of(one, _to(one))
     return {"open": Step.OPEN, "assigned": Step.OPENING}.get(one.state, Step.WAITING)
 
 
@@ -71,15 +77,23 @@ class Drain:
     elapsed_s: float
     obstacle: str = ""
     """The reason why no container moves; empty while one does, or if none is known."""
+    takers: frozenset[str] | None = None
+    """The stores that may get copies of replicated logs; None if that is not known."""
 
     @property
     def is_done(self) -> bool:
-        return not self.left
+        """Whether nothing is left, or only copies that no other store can take."""
+        return all(self._stays(one) for one in self.left)
+
+    def _stays(self, one: ContainerDescription) -> bool:
+        if one.node_id == self.node_id or one.wanted or self.takers is None:
+            return False
+        return not self.takers.difference(one.replicas)
 
     @property
     def moving(self) -> tuple[ContainerDescription, ...]:
         """The containers whose turn has come."""
-        return tuple(one for one in self.left if one.target)
+        return tuple(one for one in self.left if one.target or one.wanted)
 
     @property
     def per_minute(self) -> float | None:
@@ -92,14 +106,14 @@ class Drain:
     @property
     def news(self) -> tuple[object, ...]:
         """It changes when there is something to tell."""
-        moving = [(one.container, one.target, current_step(one)) for one in self.moving]
+        moving = [(one.container, _to(one), current_step(one)) for one in self.moving]
         return (len(self.left), moving, self.obstacle)
 
     @property
     def text(self) -> str:
         """``3 containers left; container 4 to store-1: flushing; 12 a minute, 15 s left``."""
         parts = [f"{counted(len(self.left), 'container')} left"]
-        parts += [move_text(one, one.target) for one in self.moving]
+        parts += [move_text(one, _to(one)) for one in self.moving]
         if self.obstacle:
             parts.append(f"waiting: {self.obstacle}")
         rate = self.per_minute
@@ -114,15 +128,21 @@ class Drain:
         return {
             "node_id": self.node_id,
             "left": [one.container for one in self.left],
-            "moving": [move_record(one, one.target) for one in self.moving],
+            "moving": [move_record(one, _to(one)) for one in self.moving],
             "waiting_for": self.obstacle,
             "per_minute": self.per_minute,
         }
 
 
 def placed_on(node_id: str, found: Sequence[ContainerDescription]) -> list[ContainerDescription]:
-    """The containers that the store has, or is about to open."""
-    return [one for one in found if one.node_id == node_id]
+    """The containers that the store has, is about to open, or replicates."""
+    return [one for one in found if node_id in (one.node_id, *one.replicas)]
+
+
+def _to(one: ContainerDescription) -> str:
+    """The store that a moving container goes to, or that is to copy its log; "" if none is."""
+    lacking = (node for node in one.wanted if node not in one.isr)
+    return one.target or next(lacking, next(iter(one.wanted), ""))
 
 
 def store_state(one: NodeDescription) -> str:

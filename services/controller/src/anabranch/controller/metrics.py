@@ -237,6 +237,11 @@ class ControllerMetrics:
             lambda: counts.fail_overs,
             ("reason",),
         )
+        self._metrics.counter(
+            f"{PREFIX}elections_total",
+            "Elections of leaders of replicated logs that this controller decided",
+            lambda: counts.elections,
+        )
 
     def watch_transactions(
         self, *, ages: Callable[[], TransactionAges], purged: Callable[[], int]

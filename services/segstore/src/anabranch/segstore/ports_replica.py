@@ -219,7 +219,8 @@ class ReplicatedLogs(Protocol):
         ...
 
     def replicas_changed(self, container: int, container_epoch: int, replicas: Replicas) -> None:
-        """The placement names these replicas under this epoch; others leave the ISR."""
+        """The placement names these replicas under this epoch; others leave the ISR. A log that is
+        led under a lower epoch ends."""
         ...
 
     def describe(self, container: int) -> ReplicationFacts | None:

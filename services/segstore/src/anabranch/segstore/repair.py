@@ -69,6 +69,9 @@ def lines_of(plan: RepairPlan, tiered: Mapping[int, int] | None) -> Iterator[Lin
     for file_id in plan.set_aside:
         yield {"set_aside": layout.journal_file(file_id)}
     for lost in plan.lost:
+        if lost.container in plan.copies:
+            yield {"lost_copy": lost.container, "frames": lost.frames, "bytes": lost.size_bytes}
+            continue
         line: Line = {
             "lost_container": lost.container,
             "first_sequence": lost.first_sequence,
@@ -100,7 +103,8 @@ def repair(directory: Path, tier2_url: str, *, yes: bool) -> Iterator[Line]:
         plan = planned_repair(disk)
         tiered = None
         if tier2_url:
-            tiered = asyncio.run(tiered_sequences(tier2_url, (one.container for one in plan.lost)))
+            own = (one.container for one in plan.lost if one.container not in plan.copies)
+            tiered = asyncio.run(tiered_sequences(tier2_url, own))
         yield from lines_of(plan, tiered)
         if not plan.faults:
             yield {"repair": "nothing to do"}

@@ -40,7 +40,7 @@ CONTAINER = Group(
         Command(
             "list",
             "commands.containers:list_all",
-            "List all containers: their state, container epoch, segment store, log and lease.",
+            "List all containers: their state, container epoch, segment store, log and replicas.",
             ("anabranch container list",),
         ),
         Command(
@@ -73,6 +73,24 @@ CONTAINER = Group(
             "Give up the data of a container that only a lost store holds, and open it elsewhere.",
             ("anabranch container abandon-tail 0 --to NODE",),
         ),
+        Group(
+            "replicas",
+            "Change the stores that replicate a container's log.",
+            (
+                Command(
+                    "set",
+                    "commands.containers:set_replicas",
+                    "Replicate a container's log on these stores from now on, one step at a time.",
+                    ("anabranch container replicas set 0 NODE,other",),
+                ),
+            ),
+        ),
+        Command(
+            "elect",
+            "commands.containers:elect",
+            "Let a replica lead that may lack acknowledged events, if all in-sync copies are lost.",
+            ("anabranch container elect 0 --unclean",),
+        ),
     ),
 )
 
@@ -89,7 +107,7 @@ SPU = Group(
         Command(
             "drain",
             "commands.spus:drain",
-            "Move all containers away from a segment store, one at a time, and give it none.",
+            "Move containers and replicas off a segment store, one at a time, and give it none.",
             ("anabranch spu drain NODE --no-wait",),
         ),
         Command(

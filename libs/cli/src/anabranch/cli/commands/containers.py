@@ -13,7 +13,8 @@ from anabranch.client import Client, ContainerDescription, Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
 
 COLUMNS = (
-    "container", "state", "epoch", "node", "log", "lease", "endpoint", "restarts", "reason",
+    "container", "state", "epoch", "node", "log", "replicas", "lease", "endpoint", "restarts",
+    "reason",
 )  # fmt: skip
 WAIT_S_MAX = 120.0
 POLL_S = 0.2
@@ -24,14 +25,22 @@ LOSS = (
     "start it; if it runs, use `anabranch container move CONTAINER --to STORE`. To continue,\n"
     "repeat with --yes."
 )
+UNCLEAN = (
+    "The container has no leader, because no store with an in-sync copy of its log answers. This\n"
+    "command lets a replica lead whose copy is not in sync: acknowledged events that it lacks are\n"
+    "lost for good, even if an in-sync copy comes back later. Use it only if all stores with in-\n"
+    "sync copies are lost; `anabranch container explain CONTAINER` names them. To continue,\n"
+    "repeat with --unclean --yes."
+)
 _HERE = Connection()
 
 
 def list_all(*, connection: Connection = _HERE) -> None:
-    """List all containers: their state, container epoch, segment store, log and lease.
+    """List all containers: their state, container epoch, segment store, log and replicas.
 
-    The log is in its store's journal, or in jetstream, where any store can open it. Then its store
-    answers reads while it holds a lease.
+    The log is in its store's journal, or in jetstream, where any store can open it, or replicated
+    by stores, of which the first one leads, and those in parentheses are not in sync. The store
+    of a log that is not in its journal answers reads while it holds a lease.
     """
 
     async def perform(client: Client, output: Output) -> None:
@@ -119,6 +128,62 @@ def abandon_tail(
     return 0
 
 
+def set_replicas(container: int, replicas: str, /, *, connection: Connection = _HERE) -> None:
+    """Replicate a container's log on these stores from now on, one step at a time.
+
+    New stores copy the log first, while the container serves. The leader stays if it is among the
+    stores; otherwise the first one leads. Then the other stores delete their copies.
+    `anabranch container explain` shows what is awaited.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    replicas
+        The node ids of the stores, separated by commas, as `anabranch spu list` shows them.
+    """
+
+    async def ask(client: Client) -> ContainerDescription:
+        return await client.containers.set_replicas(container, replicas.split(","))
+
+    _change(ask, connection)
+
+
+def elect(
+    container: int,
+    /,
+    *,
+    unclean: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    store: str = "",
+    connection: Connection = _HERE,
+) -> int:
+    """Let a replica lead that may lack acknowledged events, if all in-sync copies are lost.
+
+    Controllers elect in-sync copies by themselves.
+
+    Parameters
+    ----------
+    container
+        Its number.
+    unclean
+        Accept a copy that is not in sync.
+    yes
+        Do it. Without it, the command only explains the possible loss.
+    store
+        The node id of the store that shall lead; without it, the one whose copy has most.
+    """
+    if not (unclean and yes):
+        Output(connection.form).done(UNCLEAN, {"done": False, "why": UNCLEAN})
+        return 1
+
+    async def ask(client: Client) -> ContainerDescription:
+        return await client.containers.elect_unclean(container, store)
+
+    _change(ask, connection)
+    return 0
+
+
 def enable(container: int, /, *, connection: Connection = _HERE) -> None:
     """Let the store open a disabled or offline container again.
 
@@ -199,6 +264,8 @@ async def opened_in_time(
 
 def _told(found: ContainerDescription) -> str:
     where = f"container {found.container} is {found.state} on {found.node_id or 'no store'}"
+    if found.wanted:
+        return f"{where}; its replicas become {', '.join(found.wanted)}"
     return f"{where}, moving to {found.target}" if found.target else where
 
 
@@ -212,6 +279,7 @@ def row(one: ContainerDescription) -> tuple[str, ...]:
         str(one.container_epoch),
         f"{node} → {one.target}" if one.target else node,
         one.log or NONE,
+        _replicas(one) or NONE,
         one.lease or NONE,
         endpoint,
         str(one.restarts),
@@ -219,10 +287,16 @@ def row(one: ContainerDescription) -> tuple[str, ...]:
     )
 
 
+def _replicas(one: ContainerDescription) -> str:
+    return ", ".join(name if name in one.isr else f"({name})" for name in one.replicas)
+
+
 def _remarks(one: ContainerDescription) -> str:
     remarks = [one.reason] if one.reason else []
     if one.state == "unavailable":
         remarks.append(f"its store is down since {moment(one.since_ms)}")
+    if one.wanted:
+        remarks.append(f"its replicas become {', '.join(one.wanted)}")
     if one.pinned:
         remarks.append("pinned")
     given_up = one.abandoned

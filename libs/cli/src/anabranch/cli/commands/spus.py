@@ -14,9 +14,12 @@ from anabranch.cli.moving import Drain, placed_on, store_state
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_with_client
 from anabranch.client import Client, ContainerDescription, NodeDescription, Unavailable
+from anabranch.common.model.cluster import REPLICATED
 from anabranch.common.runtime.clock import Clock, SystemClock
 
-COLUMNS = ("node", "state", "log", "rack", "draining", "containers", "open", "endpoint")
+COLUMNS = (
+    "node", "state", "log", "rack", "draining", "containers", "open", "follows", "endpoint",
+)  # fmt: skip
 LOOK_S = 0.5
 EXPLAIN_S = 2.0
 """The time between two questions for the reason why nothing moves."""
@@ -41,10 +44,11 @@ def list_all(*, connection: Connection = _HERE) -> None:
 
 
 def drain(node: str, /, *, patience: Patience = _PATIENT, connection: Connection = _HERE) -> None:
-    """Move all containers away from a segment store, one at a time, and give it none.
+    """Move containers and replicas off a segment store, one at a time, and give it none.
 
     Shows what moves until no container is left, and leaves the drain on, also after Ctrl-C:
-    `anabranch spu undrain NODE` ends it. May be repeated.
+    `anabranch spu undrain NODE` ends it. May be repeated. Of a replicated log, the store hands the
+    leadership over first. Then another store takes its copy, if there is one that can.
 
     Parameters
     ----------
@@ -59,15 +63,15 @@ def drain(node: str, /, *, patience: Patience = _PATIENT, connection: Connection
             output.done(told, found.model_dump(mode="json"))
             return
         try:
+            looks, clock = looks_of(client, node), SystemClock()
             drained = await drained_in_time(
-                looks_of(client), output, node, timeout_s=patience.timeout, clock=SystemClock()
+                looks, output, node, timeout_s=patience.timeout, clock=clock
             )
         except asyncio.CancelledError:
             text = f"{node} is still draining; `anabranch spu undrain {node}` ends that"
             output.progress(text, {"node_id": node, "draining": True})
             raise
-        told = f"{node} has no container left; it gets none until `anabranch spu undrain {node}`"
-        output.done(told, drained.record)
+        output.done(_end_of(drained), drained.record)
 
     run_with_client(connection, perform)
 
@@ -88,24 +92,51 @@ def undrain(node: str, /, *, connection: Connection = _HERE) -> None:
     run_with_client(connection, perform)
 
 
+def _end_of(drained: Drain) -> str:
+    until = f"it gets none until `anabranch spu undrain {drained.node_id}`"
+    if not drained.left:
+        return f"{drained.node_id} has no container left; {until}"
+    return (
+        f"{drained.node_id} leads no container; {until}. It keeps the copies of "
+        f"{counted(len(drained.left), 'log')}, because no other store can take them; the logs do "
+        "without it for a while"
+    )
+
+
+async def _not_known() -> None:
+    """No answer about the stores that may get copies."""
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The questions about a drain: all containers, and why one does not move."""
+    """The questions about a drain: all containers, why one does not move, and which stores may get
+    copies of replicated logs."""
 
     containers: Callable[[], Awaitable[list[ContainerDescription]]]
     why: Callable[[int], Awaitable[str]]
+    takers: Callable[[], Awaitable[frozenset[str] | None]] = _not_known
 
 
-def looks_of(client: Client) -> Looks:
-    """The questions, asked of a cluster."""
+def looks_of(client: Client, node: str) -> Looks:
+    """The questions about a drain of `node`, asked of a cluster."""
 
     async def containers() -> list[ContainerDescription]:
         return [one async for one in client.containers.list()]
 
     async def why(container: int) -> str:
-        return (await client.containers.explain(container)).reasons[0]
+        reasons = (await client.containers.explain(container)).reasons
+        return next((one for one in reasons if f"{node} is drained" in one), reasons[0])
 
-    return Looks(containers, why)
+    async def takers() -> frozenset[str]:
+        return frozenset(
+            [
+                one.node_id
+                async for one in client.stores.list()
+                if one.live and not one.draining and one.log == REPLICATED
+            ]
+        )
+
+    return Looks(containers, why, takers)
 
 
 async def drained_in_time(
@@ -120,11 +151,13 @@ async def drained_in_time(
         left = placed_on(node, await looks.containers())
         now_s = clock.monotonic()
         at_first = len(left) if at_first is None else at_first
-        if any(one.target for one in left):
+        if any(one.target or one.wanted for one in left):
             obstacle, explain_s = "", now_s + EXPLAIN_S
         elif left and now_s >= explain_s:
             obstacle, explain_s = await looks.why(left[0].container), now_s + EXPLAIN_S
-        state = Drain(node, at_first, tuple(left), now_s - begun_s, obstacle)
+        is_led = any(one.node_id == node for one in left)
+        takers = await looks.takers() if left and not is_led else None
+        state = Drain(node, at_first, tuple(left), now_s - begun_s, obstacle, takers)
         if state.is_done:
             return state
         if now_s - begun_s >= timeout_s:
@@ -150,5 +183,6 @@ def row(one: NodeDescription) -> tuple[str, ...]:
         "yes" if one.draining else "no",
         str(one.containers),
         str(one.containers_open),
+        str(one.containers_followed),
         f"{one.host}:{one.port}",
     )

@@ -1,6 +1,6 @@
 """The containers of segments: the store of each, and an operator's changes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from anabranch.client.admin.tier2_flush import list_containers
 from anabranch.client.wire.control import QUERY_TIMEOUT_S, ControlPlane
@@ -8,9 +8,11 @@ from anabranch.common.contracts.container_queries import (
     AbandonTail,
     ContainerExplained,
     ContainerPlaced,
+    ElectLeader,
     EnableContainer,
     ExplainContainer,
     MoveContainer,
+    SetContainerReplicas,
     UnpinContainer,
 )
 from anabranch.common.contracts.queries import (
@@ -108,6 +110,33 @@ class Containers:
             await client.containers.unpin(3)
         """
         return await self._change("unpin_container", UnpinContainer(container=container))
+
+    async def set_replicas(self, container: int, replicas: Sequence[str]) -> ContainerDescription:
+        """Replicate the container's log on exactly these stores from now on.
+
+        New ones copy the log first; meanwhile `wanted` of the container names the list. The leader
+        stays if it is in the list; otherwise the first one leads. Raises NodeNotFound,
+        InvalidRequest, Conflict (its log is not replicated), Unavailable.
+
+        ::
+
+            await client.containers.set_replicas(3, ["store-1", "store-2", "store-4"])
+        """
+        query = SetContainerReplicas(container=container, replicas=tuple(replicas))
+        return await self._change("set_container_replicas", query)
+
+    async def elect_unclean(self, container: int, node_id: str = "") -> ContainerDescription:
+        """Have a replica lead although its copy of the log may lack acknowledged events, which are
+        then lost for good.
+
+        Only for a container without a leader, whose in-sync copies are lost. `node_id`: the store
+        that leads; empty: the one whose copy has most. Raises Conflict, Unavailable.
+
+        ::
+
+            await client.containers.elect_unclean(3)
+        """
+        return await self._change("elect_leader", ElectLeader(container=container, node_id=node_id))
 
     async def _change(self, name: str, query: Query) -> ContainerDescription:
         changed = await self._control.query(name, query, ContainerPlaced, timeout_s=QUERY_TIMEOUT_S)

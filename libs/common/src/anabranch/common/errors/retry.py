@@ -28,7 +28,8 @@ class LeaderOffline(Unavailable):
     code = "leader-offline"
     default_remedy = Remedy(
         "start a store that holds an in-sync copy",
-        command="start a store that holds an in-sync copy (`anabranch container explain`)",
+        command="start a store that holds an in-sync copy: `anabranch container explain CONTAINER` "
+        "names them",
     )
 
 

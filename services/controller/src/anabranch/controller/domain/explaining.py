@@ -15,6 +15,7 @@ from anabranch.controller.domain.placement_actions import (
     Action,
     Assignment,
     Create,
+    Elect,
     FailOver,
     Move,
     Retarget,
@@ -55,15 +56,21 @@ class Situation:
 
 def explain(container: int, found: Placement | None, now: Situation) -> tuple[str, ...]:
     """Sentences about the container, the most important one first; at least one."""
-    said = list(_unplaced(now)) if found is None else list(_placed(container, found, now))
+    said = list(_unplaced(container, now) if found is None else _placed(container, found, now))
     if now.hold is not None:
         said.append(_held(now.hold))
     return tuple(said)
 
 
-def _unplaced(now: Situation) -> Iterator[str]:
-    if any(may_receive(store.view) for store in now.stores.values()):
+def _unplaced(container: int, now: Situation) -> Iterator[str]:
+    able = [store for store in now.stores.values() if may_receive(store.view)]
+    if _planned(container, now, Create):
         yield "The container has no store yet; the leader places it within a moment."
+    elif able:
+        yield (
+            "The container has no store yet, because stores replicate its log: the leader places "
+            f"it when enough of them are live. There are {len(able)}."
+        )
     else:
         yield "The container has no store, because no store is live that may have containers."
 
@@ -143,6 +150,8 @@ def _failed(container: int, found: Placement, now: Situation) -> Iterator[str]:
     chosen = _planned(container, now, FailOver)
     if chosen:
         yield f"{found.owner} has tried often enough: the leader offers it to {chosen} now."
+    elif Elect(container) in now.plan:
+        yield f"{found.owner} has tried often enough: a controller elects another leader now."
     elif found.log_home and _heirs(found, now):
         left = FAILURES_PER_STORE - found.restarts % FAILURES_PER_STORE
         yield (
@@ -166,7 +175,7 @@ def _leaving(container: int, found: Placement, owner: StoreFacts, now: Situation
         )
     elif to := _planned(container, now, Move):
         yield f"The leader is about to move it to {to}."
-    elif owner.view.draining and not found.wanted:
+    elif owner.view.draining and (not is_replicated(found) or _heirs(found, now)):
         yield _drained_later(container, found, now)
 
 

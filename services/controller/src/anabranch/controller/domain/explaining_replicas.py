@@ -85,7 +85,9 @@ def _drained(found: Placement, stores: Views) -> Iterator[str]:
     free = [name for name in may_replicate(stores) if name not in found.replicas]
     able = any(may_receive(stores[name]) for name in in_sync(found) if name in stores)
     for name in drained:
-        if name == found.owner and not able and not free:
+        if name == found.owner and not able and free:
+            yield f"{name} is drained: another store copies the log first, and leads it then."
+        elif name == found.owner and not able:
             yield f"{name} is drained, but no other live store that may lead has an in-sync copy."
         elif name != found.owner and len(free) < len(drained):
             yield (

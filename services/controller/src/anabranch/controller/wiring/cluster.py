@@ -140,7 +140,7 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
         members,
         leadership,
         drains,
-        elections,
+        elections=elections,
         container_count=settings.container_count,
         settle_s=settings.placement_settle_s,
         replication=replication,

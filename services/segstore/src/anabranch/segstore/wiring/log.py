@@ -33,7 +33,7 @@ from anabranch.segstore.adapters.journal.layout import create_small, read_small
 from anabranch.segstore.adapters.journal.local import open_local_journal
 from anabranch.segstore.adapters.journal.recovery import OpenReport
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
-from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from anabranch.segstore.ports import DurableDataLog
 from anabranch.segstore.settings import SegstoreSettings
 from anabranch.segstore.shell.container.tracing import Commits

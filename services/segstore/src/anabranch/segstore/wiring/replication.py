@@ -26,9 +26,9 @@ from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.peer_connection import LinkContext, LinkLimits
 from anabranch.segstore.adapters.peer_links import PeerLinks
 from anabranch.segstore.adapters.replicated_log.copies import Copies
-from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
 from anabranch.segstore.adapters.replicated_log.led import Around
 from anabranch.segstore.adapters.replicated_log.log import ReplicatedLog
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from anabranch.segstore.server.peer_door import PeerDoor, PeerLimits, PeerServed
 from anabranch.segstore.server.promise_door import PromiseDoor
 from anabranch.segstore.shell.node.copy_keeping import CopyKeeping

@@ -14,7 +14,7 @@ from anabranch.common.contracts.queries import ContainerDescription, NodeDescrip
 PENDING_MS_MAX = 60_000
 """Work that waits for longer is worth a look."""
 COMMAND = "command"
-_OPENING = ("assigned",)
+_OPENING = ("assigned", "electing")
 _NAMES_SHOWN = 3
 
 
@@ -84,12 +84,30 @@ def containers(found: Sequence[ContainerDescription]) -> Finding:
     """Whether every container is open."""
     closed = [one for one in found if one.state != "open"]
     if not closed:
-        return ok(f"{counted(len(found), 'container')}, all open")
+        return _replicas(found)
     told = listed([_closed(one) for one in closed], _NAMES_SHOWN)
     text = f"{len(closed)} of {counted(len(found), 'container')} are not open: {told}"
     if all(one.state in _OPENING for one in closed):
         return warning(text, "wait until their stores have opened them")
     return failure(text, "docs/operations.md has a remedy for each state of a container")
+
+
+def _replicas(found: Sequence[ContainerDescription]) -> Finding:
+    """Whether the logs that stores replicate have enough copies."""
+    told = f"{counted(len(found), 'container')}, all open"
+    lacking = [one for one in found if len(one.isr) < len(one.replicas)]
+    if not lacking:
+        return ok(told)
+    few = [one for one in lacking if len(one.isr) < one.isr_min]
+    shown = listed([_copies(one) for one in few or lacking], _NAMES_SHOWN)
+    remedy = "`anabranch container explain CONTAINER` tells which stores have no in-sync copy"
+    if few:
+        return failure(f"{told}, but {shown}: events are not acknowledged", remedy)
+    return warning(f"{told}, but {shown}", remedy)
+
+
+def _copies(one: ContainerDescription) -> str:
+    return f"{len(one.isr)} of {len(one.replicas)} copies of {one.container} are in sync"
 
 
 def parked_commands(found: Sequence[ParkedDescription]) -> Finding:

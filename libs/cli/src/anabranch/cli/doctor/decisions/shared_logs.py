@@ -16,7 +16,7 @@ from anabranch.cli.doctor.finding import (
 from anabranch.cli.figures import counted
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.queries import NodeDescription
-from anabranch.common.model.cluster import JETSTREAM
+from anabranch.common.model.cluster import JETSTREAM, REPLICATED
 
 REPLICAS_SAFE = 3
 """So many copies survive the loss of one NATS server, and the cluster goes on without it."""
@@ -77,10 +77,13 @@ def nats_servers(found: Sequence[ServerSeen]) -> Finding:
 def log_replicas(found: SharedLogs) -> Finding:
     """Whether the logs in NATS survive the loss of a NATS server."""
     logs = [one for one in found.streams if one.name.startswith(_LOG_PREFIX)]
-    if not logs and not _share_logs(found.stores):
-        return ok("every container's log is in the journal of its store")
-    if not logs:
+    kinds = {one.log for one in found.stores}
+    if not logs and JETSTREAM in kinds:
         return ok("no container has a log in NATS yet")
+    if not logs and REPLICATED in kinds:
+        return ok("no log is in NATS: the stores replicate them")
+    if not logs:
+        return ok("every container's log is in the journal of its store")
     least = min(one.replicas for one in logs)
     told = f"{counted(len(logs), 'log')} in NATS, {counted(least, 'replica')} each at least"
     if least < REPLICAS_SAFE:
@@ -94,24 +97,22 @@ def log_replicas(found: SharedLogs) -> Finding:
 
 
 def tier2_place(found: TierTwoPlace) -> Finding:
-    """Whether tier 2 outlives a machine as the logs in NATS do."""
-    if not _share_logs(found.stores):
+    """Whether tier 2 outlives a machine as shared logs do."""
+    kinds = {one.log for one in found.stores}
+    if not kinds & {JETSTREAM, REPLICATED}:
         return ok("every container's log is in the journal of its store")
     if not found.tier2:
         raise CannotLook(
             "the place of tier 2 is not known", "set ANABRANCH_TIER2_URL to the URL of tier 2"
         )
     if found.tier2.startswith("file:"):
+        logs = "the logs are in NATS" if JETSTREAM in kinds else "stores replicate the logs"
         return note(
-            "tier 2 is in a directory, while the logs are in NATS: if the disk of the directory is "
+            f"tier 2 is in a directory, while {logs}: if the disk of the directory is "
             "lost, all events but the newest are lost with it",
             "take an object store for tier 2, or a directory that outlives the machine",
         )
     return ok("logs and tier 2 outlive a machine")
-
-
-def _share_logs(stores: Sequence[NodeDescription]) -> bool:
-    return any(one.log == JETSTREAM for one in stores)
 
 
 def _syncs(status: Mapping[str, object]) -> bool:

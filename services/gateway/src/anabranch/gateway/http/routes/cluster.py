@@ -64,7 +64,8 @@ class ControllersList(Told):
 
 
 class StoreProperty(Told):
-    """`stopped`: down after a clean shutdown. `containers`: the number placed on it."""
+    """`stopped`: down after a clean shutdown. `containers`: the number placed on it;
+    `containers_followed`: the number whose logs it replicates without leading them."""
 
     node_id: str
     host: str
@@ -75,6 +76,7 @@ class StoreProperty(Told):
     stopped: bool = False
     containers: int = 0
     containers_open: int = 0
+    containers_followed: int = 0
     rack: str = ""
     log: str = "journal"
     over: bool = False
@@ -87,7 +89,9 @@ class StoresList(Told):
 
 
 class ContainerProperty(Told):
-    """Only an open container serves. `target`: the node to which it is moving."""
+    """Only an open container serves. `target`: the node to which it is moving. `replicas`: the
+    nodes that replicate its log, the leader first; `isr`: those whose copies are in sync, of which
+    there must be `isr_min`; `wanted`: the replicas that an operator asked for."""
 
     container: int
     state: str
@@ -102,6 +106,10 @@ class ContainerProperty(Told):
     pinned: bool = False
     log: str = ""
     lease: str = ""
+    replicas: tuple[str, ...] = ()
+    isr: tuple[str, ...] = ()
+    isr_min: int = 0
+    wanted: tuple[str, ...] = ()
 
 
 class ContainersList(Told):

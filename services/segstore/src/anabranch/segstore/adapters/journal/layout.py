@@ -41,7 +41,7 @@ from contextlib import suppress
 from crc32c import crc32c
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew, ObjectExists, ObjectNotFound
-from anabranch.common.storage.ports import Disk
+from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.domain.log.chain import KnownFiles
 
 LAYOUT_FORMAT = 1
@@ -115,18 +115,22 @@ def read_small_bytes(data: bytes, path: str) -> list[str]:
 
 def create_small(disk: Disk, path: str, lines: Iterable[str], nonce: str) -> None:
     """Create a whole small file, durable with its name. Raises ObjectExists."""
-    body = "".join(f"{line}\n" for line in lines).encode("ascii")
     making = f"{path}{_MAKING}{nonce}"
     file = disk.create(making)
     try:
-        try:
-            file.write_synced([body, b"crc %08x\n" % crc32c(body)], 0)
-        finally:
-            file.close()
+        _fill_small(file, lines)
         disk.link(making, path)
     finally:
         disk.unlink(making)
     disk.sync_directory(path.rpartition("/")[0])
+
+
+def _fill_small(file: DiskFile, lines: Iterable[str]) -> None:
+    body = "".join(f"{line}\n" for line in lines).encode("ascii")
+    try:
+        file.write_synced([body, b"crc %08x\n" % crc32c(body)], 0)
+    finally:
+        file.close()
 
 
 def check_format(disk: Disk) -> str | None:
@@ -236,6 +240,16 @@ def check_listed(logs: Container[int], containers: Iterable[int]) -> None:
 def create_log(disk: Disk, container: int, log_id: str, nonce: str) -> None:
     """Add a log to the list; durable on return. Raises ObjectExists."""
     create_small(disk, f"{LOGS}/{container}", [log_id], nonce)
+
+
+def rename_log(disk: Disk, container: int, log_id: str, nonce: str) -> None:
+    """Give a log in the list another id; durable on return. Only a repair does this."""
+    path = f"{LOGS}/{container}"
+    making = f"{path}{_MAKING}{nonce}"
+    remove_if_there(disk, making)
+    _fill_small(disk.create(making), [log_id])
+    disk.rename(making, path)
+    disk.sync_directory(LOGS)
 
 
 def remove_log(disk: Disk, container: int, container_epoch: int) -> None:

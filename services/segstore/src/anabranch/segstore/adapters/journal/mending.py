@@ -2,17 +2,21 @@
 
 Everything that leaves the journal is first made durable in a folder ``repair-<n>`` in its
 directory. A crash during a repair leaves a journal that is damaged as before, or less; the next
-repair then plans the remaining changes. The record of known files is removed last, because until
+repair then plans the remaining changes. Before anything is removed, the copies of replicated logs
+get other names: such a copy may lack messages that it acknowledged, so it must not pass for the one
+that is in an ISR. The record of known files is removed last, because until
 then it shows which files are missing. The fence ends an owner that holds no lock.
 """
 
 from contextlib import closing
+from dataclasses import replace
 
 from anabranch.common.errors import CorruptJournal, Remedy
 from anabranch.common.storage.ports import Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.domain.log.formats import epoch_of
 from anabranch.segstore.domain.log.repair import Cut, RepairPlan, plan_repair
+from anabranch.segstore.domain.log.replica.names import mended_name, parse_copy_name
 
 FOLDER = "repair-"
 RESTORE_FILE = Remedy("restore this one small file from a copy of the directory; it never changes")
@@ -39,6 +43,8 @@ def planned_repair(disk: Disk) -> RepairPlan:
 
     found = layout.files_named(disk.list(), layout.JOURNAL)
     plan = plan_repair(found, read, journal_id or "", layout.read_known(disk))
+    copies = frozenset(c for c, name in logs.items() if parse_copy_name(name) is not None)
+    plan = replace(plan, copies=copies)
     closed = layout.closed_epochs(disk)
     layout.check_listed(logs, (c for c, epoch in plan.kept.items() if epoch > closed.get(c, 0)))
     return plan
@@ -54,6 +60,7 @@ def perform_repair(disk: Disk, plan: RepairPlan) -> str:
         return ""
     _end_owners(disk)
     folder = _new_folder(disk)
+    _rename_copies(disk, folder)
     if plan.cut is not None:
         _copy(disk, layout.journal_file(plan.cut.file_id), folder)
     for file_id in plan.set_aside:
@@ -80,6 +87,12 @@ def _new_folder(disk: Disk) -> str:
     disk.make_directory(folder)
     disk.sync_directory()
     return folder
+
+
+def _rename_copies(disk: Disk, folder: str) -> None:
+    for container, name in layout.read_logs(disk).items():
+        if parse_copy_name(name) is not None:
+            layout.rename_log(disk, container, mended_name(name, folder), folder)
 
 
 def _copy(disk: Disk, name: str, folder: str) -> None:

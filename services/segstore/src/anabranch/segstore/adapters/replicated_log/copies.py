@@ -26,13 +26,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.runtime.logger import get_logger
 from anabranch.segstore.adapters.group import Schedule
-from anabranch.segstore.adapters.replicated_log.copy import (
-    Copy,
-    begin_copy,
-    copy_name,
-    open_copy,
-    parse_copy_name,
-)
+from anabranch.segstore.adapters.replicated_log.copy import Copy, begin_copy, open_copy
 from anabranch.segstore.adapters.replicated_log.follower import Follower
 from anabranch.segstore.adapters.replicated_log.records import (
     WAIT_S_MAX,
@@ -42,6 +36,7 @@ from anabranch.segstore.adapters.replicated_log.records import (
     until_written,
 )
 from anabranch.segstore.domain.log.replica.keeping import is_void
+from anabranch.segstore.domain.log.replica.names import copy_name, parse_copy_name
 from anabranch.segstore.domain.log.stream.messages import Link
 from anabranch.segstore.ports_replica import CopyCaller, CopyState
 

@@ -34,6 +34,7 @@ from anabranch.segstore.domain.log.replica.history import (
     position_of,
     replayed,
 )
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from anabranch.segstore.domain.log.replica.records import (
     decode_record,
     encode_base,
@@ -47,20 +48,7 @@ from anabranch.segstore.domain.log.stream.messages import (
     log_seed,
 )
 
-SEPARATOR = "."
-
 OnEnd = Callable[[AnabranchError], None]
-
-
-def copy_name(log_id: str, copy_id: str) -> str:
-    """The id of a copy in the local log's list."""
-    return f"{log_id}{SEPARATOR}{copy_id}"
-
-
-def parse_copy_name(name: str) -> tuple[str, str] | None:
-    """(log id, copy id); None if a log of this name is not replicated."""
-    log_id, separator, copy_id = name.rpartition(SEPARATOR)
-    return (log_id, copy_id) if separator else None
 
 
 class Copy:
@@ -215,7 +203,6 @@ class Copy:
 
         False if tier 2 lacks messages of the copy. Raises the failure, Unavailable.
         """
-        await self._idle()
         history = self.history
         if history.end.last_sequence > self._released or len(history.after(history.base)) > 1:
             return False

@@ -31,6 +31,7 @@ from anabranch.segstore.adapters.replicated_log.led import Led
 from anabranch.segstore.adapters.replicated_log.releases import Releases
 from anabranch.segstore.adapters.replicated_log.window import MESSAGES_MAX, SIZE_BYTES_MAX, Window
 from anabranch.segstore.domain.log.replica.history import Counted, Position, position_of
+from anabranch.segstore.domain.log.replica.progress import BEFORE_ALL
 from anabranch.segstore.domain.log.stream.messages import HEADER_SIZE_BYTES, Link
 from anabranch.segstore.ports_replica import CopyLink, CopyState, FollowerFacts
 
@@ -85,6 +86,8 @@ class Feeder:
         self._copy: LogCopy | None = None
         """The follower's copy, once it shares the leader's history up to `_sent`."""
         self._sent: Link | None = None
+        self._reached: Position = BEFORE_ALL
+        """The last message that the store is known to have synced, also while it is lost."""
         self._live = False
         self._in_flight: deque[_InFlight] = deque()
         self._in_flight_size = 0
@@ -137,16 +140,9 @@ class Feeder:
             copy_id="" if copy is None else copy.copy_id,
             in_sync=copy is not None and copy in self._isr.confirmed,
             connected=copy is not None,
-            lag_bytes=self._lag_bytes(),
+            lag_bytes=self._led.copy.history.size_after(self._reached),
             lag_ms=int(lag_s * 1000),
         )
-
-    def _lag_bytes(self) -> int:
-        if self._live:
-            return self._in_flight_size
-        history = self._led.copy.history
-        at = self._sent if self._sent is not None and history.has(self._sent) else history.base
-        return self._in_flight_size + sum(found.size for found in history.after(at))
 
     # --- the task -----------------------------------------------------------------------------
 
@@ -185,10 +181,11 @@ class Feeder:
         copy, at = await self._aligned(link, state)
         self._check()
         self._copy, self._sent = copy, at
+        self._reached = position_of(at)
         self._heard_s = self._clock.monotonic()
         if released := self._feeding.releases.released:
             link.release(released)
-        self._isr.synced(copy, position_of(at))
+        self._isr.synced(copy, self._reached)
         while True:
             await self._catch_up()
             self._live = True
@@ -279,7 +276,8 @@ class Feeder:
             self._in_flight_size -= self._in_flight.popleft().size
         if not self._live:
             self._wake.set()
-        self._isr.synced(self._copy, min(through, position_of(self._sent)))
+        self._reached = min(through, position_of(self._sent))
+        self._isr.synced(self._copy, self._reached)
 
     def flush_wanted(self) -> None:
         """See `CopyListener`."""

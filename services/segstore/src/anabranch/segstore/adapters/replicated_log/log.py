@@ -150,10 +150,18 @@ class ReplicatedLog:
         self._applied[container] = applied_sequence
 
     def replicas_changed(self, container: int, container_epoch: int, replicas: Replicas) -> None:
-        """The placement names these replicas, under this epoch."""
+        """The placement names these replicas, under this epoch. A higher one ends the view."""
         view = self._views.get(container)
-        if view is not None and view.container_epoch == container_epoch:
+        if view is None or container_epoch < view.container_epoch:
+            return
+        if container_epoch == view.container_epoch:
             view.replicas_changed(replicas)
+            return
+        newer = Deposed(
+            "a newer container epoch was taken",
+            container=container, container_epoch=view.container_epoch, found=container_epoch,
+        )  # fmt: skip
+        view.fail(newer)
 
     def describe(self, container: int) -> ReplicationFacts | None:
         """The replication of a log that this store leads; None for others."""

@@ -69,7 +69,8 @@ class RepairPlan:
 
     `faults` is empty if a store opens the journal as it is; `set_aside` descends. `missing`: a
     recorded file that does not exist, with unknown contents. `kept`: the containers with frames in
-    the files that stay, and their highest epochs.
+    the files that stay, and their highest epochs. `copies`: the containers of which the journal
+    holds a copy of a replicated log, whose frames are numbered by the copy.
     """
 
     faults: tuple[str, ...] = ()
@@ -79,6 +80,7 @@ class RepairPlan:
     unreadable: tuple[Unreadable, ...] = ()
     missing: str = ""
     kept: Mapping[int, int] = field(default_factory=dict, compare=False)
+    copies: frozenset[int] = frozenset()
 
 
 def plan_repair(

@@ -12,7 +12,7 @@ The history is the same list after a restart: `replayed` folds the records, of w
 be gone, because each one names the message before it.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -140,6 +140,12 @@ class History:
         if at < len(self._counted) and self._counted[at].link == link:
             at += 1
         return self._counted[at:]
+
+    def size_after(self, position: Position) -> int:
+        """Bytes of the payloads of the messages after a position, which need not be one of this
+        history."""
+        at = bisect_right(self._counted, position, key=_position)
+        return sum(found.size for found in self._counted[at:])
 
     def frames_after(self, sequence: int) -> Sequence[Counted]:
         """The frames that hold operations after `sequence`, in order."""
