@@ -45,7 +45,7 @@ class Serving(Protocol):
     process: Process
     store: Store
 
-    def spawn(self, work: Coroutine[None, None, None]) -> object:
+    def run_apart(self, work: Coroutine[None, None, None]) -> None:
         """Run work of a handler."""
         ...
 
@@ -58,8 +58,8 @@ class StoreSide:
         self._send = send
         self._segments: dict[int, str] = {}
         self._appends = AppendDesk(serving.store, self._answered)
-        self._reads = ReadDesk(serving.store, self._read, serving.spawn)
-        self._control = ControlDesk(serving.store, serving.spawn)
+        self._reads = ReadDesk(serving.store, self._read, serving.run_apart)
+        self._control = ControlDesk(serving.store, serving.run_apart)
 
     def handle(self, request_id: int, message: Message, payload: bytes) -> None:
         """Handle a message, as the server does."""

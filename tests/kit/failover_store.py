@@ -101,11 +101,15 @@ class StoreProcess:
         return self.process.loop.call_later(seconds, callback).cancel
 
     def spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        """Run work of a handler or a log."""
+        """Run work of a log, or for other stores."""
         task = self.process.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def run_apart(self, work: Coroutine[None, None, None]) -> None:
+        """Run work of a handler."""
+        self.spawn(work)
 
     async def _run(self) -> None:
         services, process = self._services, self.process

@@ -4,6 +4,7 @@ A request may be performed although its sender gave up, and long after; its answ
 """
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
 from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.controller.domain.election import CopyEnd, Promised
@@ -66,9 +67,15 @@ class SimCandidates:
                 back.tell(lambda: hear(result))
 
         if not network.loses():
-            there.tell(lambda: hosting.spawn(perform()))
+            there.tell(lambda: _begin(hosting.spawn, perform()))
         state = await told
         if not state.copy_id:
             return Promised("", None)
         end = state.end
         return Promised(state.copy_id, CopyEnd(end.container_epoch, end.number, end.last_sequence))
+
+
+def _begin(
+    spawn: Callable[[Coroutine[None, None, None]], object], work: Coroutine[None, None, None]
+) -> None:
+    spawn(work)

@@ -15,7 +15,7 @@ from anabranch.common.storage.ports import Buffer, DiskFile
 from anabranch.segstore.adapters.journal.commits import Ended
 from anabranch.segstore.adapters.journal.journal import Journal, open_journal
 from anabranch.segstore.adapters.journal.layout import read_logs
-from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from kit.processes import Process, Processes
 from kit.rng import Random
 from kit.simdisk import LOSE_ALL, RandomSurvival, SimDisk

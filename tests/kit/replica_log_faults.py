@@ -95,8 +95,7 @@ def lossy_network(world: World) -> bool:
 
 
 def _a_way(world: World) -> Way:
-    everything = [*world.nodes.values(), *world.electors.values()]
-    return world.rng.choice(everything).way
+    return world.rng.choice(world.ways())
 
 
 def cut_from_placements(world: World) -> bool:
@@ -150,10 +149,11 @@ def zombie_leader(world: World) -> bool:
 
 
 def crash_after_promise(world: World) -> bool:
-    """A store that promised something to an elector loses its power soon after, while the leader
-    does not hear of the election."""
+    """A store that promised something to an elector loses its power soon after, and does not reach
+    the placements when it comes back. The leader does not hear of the election."""
 
     def crash(name: str) -> None:
+        world.cut_at_start[name] = _some_s(world.rng, 8.0)
         _crash_soon(world, name)
 
     world.network.promises.at_promise = crash

@@ -7,7 +7,8 @@
 In *plain* runs the only fault is the death of one store, and its logs must be written to soon.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from anabranch.segstore.domain.log.replica.history import History
 from kit.replica_log_faults import FAULTS
@@ -39,7 +40,7 @@ class Story:
         assert world.processes.run(world.all_served, BEGIN_S_MAX), "the logs are not served"
         world.processes.run_for(1.0)
 
-    def disturb(self, kinds: list[str]) -> None:
+    def disturb(self, kinds: Sequence[str]) -> None:
         """Let things go wrong for a while."""
         world = self._world
         until_s = world.now_s + FAULTS_S
@@ -65,10 +66,10 @@ class Story:
         world.forget_plans()
         world.complete_replicas()
         world.network.heal()
-        for part in (*world.nodes.values(), *world.electors.values()):
-            part.way.faults = WayFaults()
-            part.way.mend()
-            part.process.wake()
+        for way in world.ways():
+            way.faults = WayFaults()
+            way.mend()
+            way.process.wake()
         world.disks.heal()
 
     def recover(self) -> None:
@@ -119,38 +120,60 @@ def agree(histories: Mapping[str, History]) -> None:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a seed draws before its run."""
+
+    stores: int
+    replication: int
+    isr_min: int
+    container_count: int
+    rates: tuple[float, ...]
+    kinds: Sequence[str]
+    """The kinds of its faults; none in a plain run."""
+
+
+def drawn(seed: int, rng: Random) -> Drawn:
+    """The first choices of a seed."""
+    if seed % 10 == 0:
+        return Drawn(3, 3, 2, rng.randint(1, 3), CLOCKS[0], ())
+    kinds = sorted(rng.sample(sorted(FAULTS), rng.choice((1, 2, 3, 4))))
+    return Drawn(*rng.choice(SETTINGS), rng.randint(1, 3), rng.choice(CLOCKS), kinds)
+
+
 def random_replicated_log(seed: int) -> Mapping[str, int]:
     """One seed; raises AssertionError if a promise is broken."""
     rng = seeded(seed)
-    plain = seed % 10 == 0
-    stores, replication, isr_min = (3, 3, 2) if plain else rng.choice(SETTINGS)
+    chosen = drawn(seed, rng)
     world = World(
         rng,
-        store_count=stores,
-        container_count=rng.randint(1, 3),
-        replication=replication,
-        isr_min=isr_min,
-        rates=CLOCKS[0] if plain else rng.choice(CLOCKS),
+        store_count=chosen.stores,
+        container_count=chosen.container_count,
+        replication=chosen.replication,
+        isr_min=chosen.isr_min,
+        rates=chosen.rates,
     )
-    world.calm = plain
+    world.calm = not chosen.kinds
     try:
-        story = Story(rng, world)
-        story.begin()
-        if plain:
-            story.kill_one()
-        else:
-            story.disturb(sorted(rng.sample(sorted(FAULTS), rng.choice((1, 2, 3, 4)))))
-            story.heal()
-            story.recover()
-            story.lose_everything_unsynced()
-            story.recover()
-            story.check()
+        _tell(Story(rng, world), chosen.kinds)
     finally:
         world.processes.end()
-    world.counts["openings of replicated logs"] = sum(
-        len(placed.referee.found) for placed in world.placed
-    )
+    referees = [placed.referee for placed in world.placed]
+    world.counts["openings of replicated logs"] = sum(len(one.found) for one in referees)
     world.counts["acknowledged operations in replicated logs"] = sum(
-        len(placed.referee.acknowledged) for placed in world.placed
+        len(one.acknowledged) for one in referees
     )
     return world.counts
+
+
+def _tell(story: Story, kinds: Sequence[str]) -> None:
+    story.begin()
+    if not kinds:
+        story.kill_one()
+        return
+    story.disturb(kinds)
+    story.heal()
+    story.recover()
+    story.lose_everything_unsynced()
+    story.recover()
+    story.check()

@@ -104,6 +104,8 @@ class World:
         self._isrs: dict[int, frozenset[LogCopy]] = {}
         self.at_isr_change: Callable[[Placement, IsrChange], bool] = _ignored
         """Called at each change of an ISR, until it returns True."""
+        self.cut_at_start: dict[str, float] = {}
+        """Nodes that do not reach the placements for so long after their next start."""
         self.suspected: set[str] = set()
         """Nodes that the electors take for dead."""
         self.placed = [Placed(clock=self.processes) for _ in range(container_count)]
@@ -135,6 +137,11 @@ class World:
     def bucket_way(self, process: Process) -> Way:
         """A way of a process to the placements."""
         return Way(self.processes, process, self.rng, self.counts)
+
+    def ways(self) -> list[Way]:
+        """The ways of the present processes to the placements."""
+        nodes = [node.way for node in self.nodes.values()]
+        return [*nodes, *(elector.way for elector in self.electors.values())]
 
     # --- placements ---------------------------------------------------------------------------
 
@@ -200,6 +207,9 @@ class World:
         self._gone_s.pop(name, None)
         node = self.nodes[name] = Node(self, name, self.rng.choice(self.rates))
         node.process.at_death.append(lambda: self._died(name))
+        if name in self.cut_at_start:
+            node.way.break_off()
+            self.processes.later(self.cut_at_start.pop(name), node.way.mend)
 
     def _died(self, name: str) -> None:
         self._gone_s[name] = self.now_s
@@ -209,6 +219,7 @@ class World:
     def forget_plans(self) -> None:
         """Let no fault wait for its moment any more."""
         self.at_isr_change = _ignored
+        self.cut_at_start.clear()
         self.network.promises.at_promise = lambda _node: None
         self.network.promises.at_reset = lambda _node: None
 

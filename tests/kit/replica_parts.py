@@ -11,9 +11,9 @@ from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.ids import IdSource
 from anabranch.segstore.adapters.journal.journal import Journal
 from anabranch.segstore.adapters.replicated_log.copies import Copies
-from anabranch.segstore.adapters.replicated_log.copy import parse_copy_name
 from anabranch.segstore.adapters.replicated_log.led import Around
 from anabranch.segstore.adapters.replicated_log.log import ReplicatedLog
+from anabranch.segstore.domain.log.replica.names import parse_copy_name
 from anabranch.segstore.ports_replica import Peers, Register
 from anabranch.segstore.shell.container.pauses import drawn_from
 from anabranch.segstore.shell.node.placements import Placements
