@@ -156,7 +156,8 @@ KILLS ?= 50
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m kit.chaos --kills $(KILLS) $(ARGS)
 
-## make failover  MINUTES (10) of kills and pauses in a cluster of three stores and NATS servers
+## make failover  MINUTES (10) of kills, pauses and lost disks in a cluster of three stores;
+##                with ARGS='--log replicated' the stores replicate the logs
 MINUTES ?= 10
 .PHONY: failover
 failover: setup

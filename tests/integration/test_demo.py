@@ -41,13 +41,14 @@ async def test_the_quick_demo_proves_its_guarantees_without_the_optional_package
     assert data.exists()
 
 
-async def test_the_demo_on_jetstream_survives_the_loss_of_a_store_and_its_disk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", ["jetstream", "replicated"])
+async def test_the_demo_survives_the_loss_of_a_store_and_its_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     out, data = tmp_path / "out", tmp_path / "data"
     options = ("--quick", "--limit", str(ROWS), "--out", str(out), "--data-dir", str(data))
 
-    ended = await CommandLine(capsys).run("demo", *options, "--cluster", "jetstream")
+    ended = await CommandLine(capsys).run("demo", *options, "--cluster", kind)
 
     assert ended.code == 0, ended.err
     report = json.loads((out / "report.json").read_text())
@@ -56,4 +57,5 @@ async def test_the_demo_on_jetstream_survives_the_loss_of_a_store_and_its_disk(
     assert report["transactions"]["torn"] == 0
     assert report["loss"]["containers"] > 0
     assert 0 < report["loss"]["takeover_seconds"] < 60
+    assert ("in_sync_seconds" in report["loss"]) == (kind == "replicated")
     assert report["longest_pause_seconds"] > 0

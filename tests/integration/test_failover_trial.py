@@ -1,29 +1,30 @@
-"""A slice of `make failover`: one fault of each kind on three stores and three NATS servers."""
+"""A slice of `make failover`: one fault of each kind on three stores, for each kind of log."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from kit.failover.plan import Kind
 from kit.failover.run import TrialSettings, run_trial
-from kit.failover.shape import Log
+from kit.failover.shape import SHAPES, Shape
 
 SEED = 11
 SECONDS_MAX = 240.0
 EVENTS_MIN = 1_000
 
 
-@pytest.mark.parametrize("log", get_args(Log))
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 async def test_stores_and_nats_servers_die_and_pause_and_nothing_acknowledged_is_lost(
-    tmp_path: Path, log: Log
+    tmp_path: Path, shape: Shape
 ) -> None:
+    kinds = set(shape.weights)
     settings = TrialSettings(
-        tmp_path, SECONDS_MAX, SEED, faults_max=len(Kind), writers=2, callers=1, readers=2, log=log
+        tmp_path, SECONDS_MAX, SEED, shape, len(kinds), writers=2, callers=1, readers=2
     )
     result = await run_trial(settings)
     assert result.failures == []
-    assert {struck.kind for struck in result.struck} == {kind.value for kind in Kind}
+    struck = {fault.kind for fault in result.struck}
+    assert struck >= {kind.value for kind in kinds if not kind.wipes}
+    assert struck & {kind.value for kind in kinds if kind.wipes}  # one may have been called off
     assert sum(held.acknowledged for held in result.told.events.values()) > EVENTS_MIN
     assert result.divergent == []
     assert result.group.violations == []

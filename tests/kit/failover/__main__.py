@@ -1,4 +1,4 @@
-"""``python -m kit.failover --minutes 10``: three stores and three NATS servers under faults.
+"""``python -m kit.failover --minutes 10 --log replicated``: three stores and NATS under faults.
 
 Prints how long writers waited in each kind of fault, and the verdicts of the readings. Ends with 1
 if anything acknowledged is lost, repeated, torn or out of order, if two readings differ, or if the
@@ -12,14 +12,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import structlog
 
 from anabranch.common.runtime.ids import system_rng
-from kit.failover.outages import outages, summary
+from kit.failover.outages import longest, outages, summary
 from kit.failover.run import TrialResult, TrialSettings, run_trial
-from kit.failover.shape import Log
+from kit.failover.shape import SHAPES
 
 EXAMPLES_MAX = 10
 
@@ -37,6 +36,9 @@ def report(result: TrialResult) -> Iterator[str]:
     )
     waits = [(ack.begun_s, ack.acked_s) for each in told.events.values() for ack in each.acks]
     yield from summary(outages(result.struck, waits))
+    yield longest(result.struck, waits)
+    if result.in_sync_s is not None:
+        yield f"all copies of the logs were in sync {result.in_sync_s:.1f} s after the faults"
     for place, reading in result.readings.items():
         yield (
             f"read from {place}: {reading.events.events:,} events,"
@@ -76,16 +78,17 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="draws faults, parts and pauses")
     parser.add_argument(
-        "--log", choices=get_args(Log), default="jetstream", help="where the logs are"
-    )
+        "--log", choices=SHAPES, default="jetstream",
+        help="the place of the containers' logs, on which the faults depend",
+    )  # fmt: skip
     options = parser.parse_args()
     seed = int(system_rng().random() * 2**31) if options.seed is None else options.seed
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
     directory = Path(tempfile.mkdtemp(prefix="anabranch-failover-"))
-    sys.stdout.write(f"seed {seed}, directory {directory}\n")
+    sys.stdout.write(f"log {options.log}, seed {seed}, directory {directory}\n")
     sys.stdout.flush()
-    settings = TrialSettings(directory, options.minutes * 60, seed, log=options.log)
-    result = asyncio.run(run_trial(settings))
+    shape = SHAPES[options.log]
+    result = asyncio.run(run_trial(TrialSettings(directory, options.minutes * 60, seed, shape)))
     sys.stdout.write("".join(f"{line}\n" for line in report(result)))
     if result.violations:
         sys.stdout.write(f"{result.violations} VIOLATIONS; everything is kept in {directory}\n")

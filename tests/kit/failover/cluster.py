@@ -2,11 +2,8 @@
 
 A part under a fault is *struck* until it is let go. Never more than one NATS server is struck, and
 the next one only when all servers are whole again, so a majority always has everything. At least
-one store stays up.
-
-If the stores replicate the logs, a store that is wiped loses its journal and keeps its node id. It
-is wiped only while no other store is struck and all copies of all logs are in sync, so it never is
-the last one with an acknowledged event.
+one store stays up. If stores replicate the logs, a store loses its disk only if other disks have an
+in-sync copy of every log; otherwise it is killed alone.
 """
 
 import asyncio
@@ -22,6 +19,7 @@ from anabranch.cli.up.supervisor import States
 from anabranch.common.adapters.nats_monitor import ask_monitor
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock
+from kit.failover.copies import Copies
 from kit.failover.outages import Struck
 from kit.failover.plan import Fault, Kind, chosen
 
@@ -36,7 +34,11 @@ class NotWhole(Exception):
 
 
 class Faults:
-    """`states` gives the supervisor's newest view of the parts."""
+    """`states` gives the supervisor's newest view of the parts.
+
+    `copies`: those of replicated logs; None for other logs. `replace`: has other stores replicate
+    the logs of the store with this node id, which has lost its disk.
+    """
 
     def __init__(
         self,
@@ -46,15 +48,17 @@ class Faults:
         clock: Clock,
         *,
         monitor_urls: Sequence[str],
-        in_sync: Callable[[], Awaitable[bool]] | None = None,
+        copies: Copies | None = None,
+        replace: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`in_sync`: whether all copies of all logs are, if the stores replicate them."""
         self._cluster = cluster
         self._held = held
         self._states = states
         self._clock = clock
         self._monitor_urls = monitor_urls
-        self._in_sync = in_sync
+        self._copies = copies
+        self._replace = replace
+        self._wiping = asyncio.Lock()
         self._struck: set[str] = set()
 
     def _up(self, kind: str) -> list[str]:
@@ -76,19 +80,32 @@ class Faults:
             await self._nats_whole()
         if fault.kind.strikes_store:
             await self._until(lambda: len(self._up("segstore")) > 1, "the stores")
-        if fault.kind is Kind.WIPE_STORE:
-            await self._all_in_sync()
+        able = await self._able(fault)
         if fault.kind.strikes_controller:
             await self._until(lambda: bool(self._up("controller")), "the controllers")
         wanted = (
-            (fault.kind.strikes_store, "segstore", fault.store),
-            (fault.kind.strikes_nats, "nats", fault.nats),
-            (fault.kind.strikes_controller, "controller", fault.controller),
+            (fault.kind.strikes_store, able, fault.store),
+            (fault.kind.strikes_nats, self._up("nats"), fault.nats),
+            (fault.kind.strikes_controller, self._up("controller"), fault.controller),
         )
-        names = [chosen(share, self._up(kind)) for strikes, kind, share in wanted if strikes]
+        names = [chosen(share, up) for strikes, up, share in wanted if strikes]
         parts = [name for name in names if name is not None]
         self._struck.update(parts)
         return parts
+
+    async def _able(self, fault: Fault) -> list[str]:
+        """The stores that the fault may strike; waits for one that may lose its disk."""
+        if not fault.kind.wipes or self._copies is None:
+            return self._up("segstore")
+        deadline_s = self._clock.monotonic() + WHOLE_S_MAX
+        while True:
+            up = self._up("segstore")
+            able = [name for name in up if await self._copies.may_lose(name)]
+            if able and len(up) > 1:
+                return able
+            if self._clock.monotonic() > deadline_s:
+                raise NotWhole(f"no store could lose its disk for {WHOLE_S_MAX:.0f} s")
+            await self._clock.sleep(LOOK_S)
 
     async def _nats_whole(self) -> None:
         """Wait until all servers are up, and every server has all of its streams' messages."""
@@ -99,17 +116,6 @@ class Faults:
                 if self._clock.monotonic() > deadline_s:
                     raise NotWhole(f"the streams of a NATS server were not current: {url}")
                 await self._clock.sleep(LOOK_S)
-
-    async def _all_in_sync(self) -> None:
-        """Wait until no store is struck, and each has an in-sync copy of every log."""
-        if self._in_sync is None:
-            return
-        deadline_s = self._clock.monotonic() + WHOLE_S_MAX
-        stores = self._all("segstore")
-        while self._up("segstore") != stores or not await self._in_sync():
-            if self._clock.monotonic() > deadline_s:
-                raise NotWhole(f"the copies of the logs were not in sync for {WHOLE_S_MAX:.0f} s")
-            await self._clock.sleep(LOOK_S)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline_s = self._clock.monotonic() + WHOLE_S_MAX
@@ -128,14 +134,24 @@ class Faults:
     async def deal(self, fault: Fault, parts: list[str]) -> Struck:
         """Deal the fault, wait, and let the parts go → when it was."""
         at_s = self._clock.monotonic()
+        kind = fault.kind
+        lost: str | None = None
         try:
-            if fault.kind.stops:
+            if kind.stops:
                 await self._stop(fault, parts)
+            elif kind.wipes:
+                [part] = parts
+                async with self._wiping:
+                    lost = await self._kill_and_wipe(fault, part)
+                kind = kind if lost is not None else Kind.KILL_STORE
             else:
                 await self._kill(fault, parts)
         finally:
             self._struck.difference_update(parts)
-        return Struck(fault.kind.value, at_s, self._clock.monotonic())
+        until_s = self._clock.monotonic()
+        if lost and kind is Kind.WIPE_STORE and self._replace is not None:
+            await self._replace(lost)
+        return Struck(kind.value, at_s, until_s)
 
     async def _stop(self, fault: Fault, parts: list[str]) -> None:
         pids = [pid for part in parts for pid in self._cluster.pids(part)]
@@ -153,20 +169,35 @@ class Faults:
         try:
             for killed in pids.values():
                 _signal(killed, signal.SIGKILL)
-            if fault.kind is Kind.WIPE_STORE:
-                for part, killed in pids.items():
-                    await self._wipe(part, killed)
             await self._clock.sleep(fault.lasts_s)
         finally:
             for part in parts:
                 self._held.release(part)
 
-    async def _wipe(self, part: str, killed: list[int]) -> None:
-        await self._until(lambda: self._cluster.pids(part) != killed, part)
-        lost = self._cluster.data_dir / part
-        if self._in_sync is not None:
-            lost /= "journal"
-        await asyncio.to_thread(shutil.rmtree, lost)
+    async def _kill_and_wipe(self, fault: Fault, part: str) -> str | None:
+        """→ the node id that the store had; None if it kept its disk."""
+        killed = self._cluster.pids(part)
+        self._held.hold(part)
+        try:
+            _signal(killed, signal.SIGKILL)
+            await self._until(lambda: self._cluster.pids(part) != killed, part)
+            lost = await self._wipe(fault.kind, part)
+            await self._clock.sleep(fault.lasts_s)
+        finally:
+            self._held.release(part)
+        return lost
+
+    async def _wipe(self, kind: Kind, part: str) -> str | None:
+        folder = self._cluster.data_dir / part
+        if self._copies is None:
+            await asyncio.to_thread(shutil.rmtree, folder)
+            return ""
+        if not await self._copies.may_lose_dead(part):
+            return None
+        lost = self._copies.node_id(part)
+        wiped = folder if kind is Kind.WIPE_STORE else folder / "journal"
+        await asyncio.to_thread(shutil.rmtree, wiped)
+        return lost
 
     async def heal(self) -> None:
         """Wait until every part is ready. Raises NotWhole."""

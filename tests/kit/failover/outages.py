@@ -43,6 +43,17 @@ def outages(struck: Iterable[Struck], waits: Sequence[tuple[float, float]]) -> l
     return found
 
 
+def longest(struck: Iterable[Struck], waits: Sequence[tuple[float, float]]) -> str:
+    """The longest wait of all, and the faults that it touches, by when they began."""
+    begun, acked = max(waits, key=lambda wait: wait[1] - wait[0], default=(0.0, 0.0))
+    told = [
+        f"{fault.kind} ({fault.at_s - begun:+.1f} to {fault.until_s - begun:+.1f} s)"
+        for fault in sorted(struck, key=lambda fault: fault.at_s)
+        if fault.at_s <= acked and fault.until_s + GRACE_S >= begun
+    ]
+    return f"longest wait of all: {acked - begun:.2f} s; faults in it: {', '.join(told) or 'none'}"
+
+
 def summary(found: Iterable[Outage]) -> list[str]:
     """A line for each kind: how often, and how long the longest waits in it were."""
     by_kind: dict[str, list[float]] = {}

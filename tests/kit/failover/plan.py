@@ -1,6 +1,6 @@
 """Which fault comes next: drawn from a seed, with no knowledge of the cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +18,7 @@ class Kind(Enum):
     KILL_STORE = "store killed"
     STOP_STORE = "store stopped and continued"
     WIPE_STORE = "store killed and wiped"
+    WIPE_JOURNAL = "store killed, and its journal wiped"
     KILL_NATS = "NATS server killed"
     STOP_NATS = "NATS server stopped and continued"
     KILL_CONTROLLER = "controller killed"
@@ -25,7 +26,7 @@ class Kind(Enum):
 
     @property
     def strikes_store(self) -> bool:
-        return self in (Kind.KILL_STORE, Kind.STOP_STORE, Kind.WIPE_STORE, Kind.KILL_MACHINE)
+        return self.wipes or self in (Kind.KILL_STORE, Kind.STOP_STORE, Kind.KILL_MACHINE)
 
     @property
     def strikes_nats(self) -> bool:
@@ -36,20 +37,14 @@ class Kind(Enum):
         return self is Kind.KILL_CONTROLLER
 
     @property
+    def wipes(self) -> bool:
+        """Whether the store loses what it has on its disk: all of it, or all but its node id."""
+        return self in (Kind.WIPE_STORE, Kind.WIPE_JOURNAL)
+
+    @property
     def stops(self) -> bool:
         """Whether the process is paused, not killed."""
         return self in (Kind.STOP_STORE, Kind.STOP_NATS)
-
-
-WEIGHTS = {
-    Kind.KILL_STORE: 4,
-    Kind.STOP_STORE: 4,
-    Kind.WIPE_STORE: 3,
-    Kind.KILL_NATS: 2,
-    Kind.STOP_NATS: 2,
-    Kind.KILL_CONTROLLER: 1,
-    Kind.KILL_MACHINE: 2,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +62,21 @@ class Fault:
     controller: float
 
 
-def faults(rng: Random) -> Iterator[Fault]:
-    """Endless; the first ones are one of each kind, so that a short trial has all of them."""
-    kinds = list(Kind)
+def faults(rng: Random, weights: Mapping[Kind, int]) -> Iterator[Fault]:
+    """Endless; the first ones are one of each kind, so that a short trial has all of them.
+
+    `weights`: how often each kind is drawn, relative to the others.
+    """
+    kinds = list(weights)
     rng.shuffle(kinds)
     yield from (_drawn(rng, kind) for kind in kinds)
     while True:
-        [kind] = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        [kind] = rng.choices(list(weights), list(weights.values()))
         yield _drawn(rng, kind)
 
 
 def _drawn(rng: Random, kind: Kind) -> Fault:
-    at_once = not kind.stops and kind is not Kind.WIPE_STORE
+    at_once = not kind.stops and not kind.wipes
     if at_once and rng.random() < SHARE_RESTARTED_AT_ONCE:
         lasts_s = 0.0
     else:

@@ -1,21 +1,28 @@
 """One trial: a cluster, its load, faults for some minutes, and two readings of everything."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from anabranch.cli.up import embedded_cluster
+from anabranch.cli.up import EmbeddedCluster, embedded_cluster
+from anabranch.cli.up.directory import numbered
 from anabranch.cli.up.held import HeldParts
-from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.parts import SEGSTORE, ClusterPlan, PartSpec, cluster_parts
 from anabranch.cli.up.supervisor import States
 from anabranch.client import Client, GroupStream, ReaderGroupConfig, connect
-from anabranch.common.errors import AnabranchError
+from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
+from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.contracts import subjects
+from anabranch.common.errors import AnabranchError, Retry
 from anabranch.common.runtime.clock import SystemClock
 from kit.chaos.ledger import LedgerFollower
 from kit.chaos.writer import ledger_path
 from kit.failover.cluster import Faults, NotWhole
+from kit.failover.copies import Copies
 from kit.failover.divergence import divergent
 from kit.failover.load import Load
 from kit.failover.outages import Struck
@@ -29,7 +36,7 @@ from kit.failover.readings import (
     judge_group,
     read_all,
 )
-from kit.failover.shape import STORES, TIER_TWO, Log, trial_settings
+from kit.failover.shape import JETSTREAM, STORES, TIER_TWO, Shape
 from kit.failover.transactions import TransactionLedger
 from kit.failover.transactor import ledger_path as transactions_path
 from kit.rng import seeded
@@ -43,6 +50,7 @@ LEASE_MS = 5_000
 WRITER_PAUSE_S = 0.05
 ANSWERED_S_MAX = 120.0
 DRAINED_S_MAX = 180.0
+IN_SYNC_S_MAX = 120.0
 FLUSH_S_MAX = 120.0
 LOOK_S = 0.1
 
@@ -57,11 +65,11 @@ class TrialSettings:
     directory: Path
     seconds: float
     seed: int
+    shape: Shape = JETSTREAM
     faults_max: int | None = None
     writers: int = 4
     callers: int = 2
     readers: int = 3
-    log: Log = "jetstream"
 
 
 @dataclass(slots=True)
@@ -76,6 +84,9 @@ class TrialResult:
     openings: int = 0
     """How often containers were opened, all together."""
     reader_restarts: int = 0
+    in_sync_s: float | None = None
+    """How long it took after the faults until all copies of the logs were in sync; None without
+    replicated logs."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -114,17 +125,16 @@ class _Trial:
             return held.holdable(cluster_parts(plan))
 
         async with embedded_cluster(
-            trial_settings(self._settings.directory, self._settings.log),
+            self._settings.shape.settings(self._settings.directory),
             watch=self._watch,
             parts=parts,
         ) as cluster:
             await cluster.wait_ready()
-            async with connect(cluster.nats) as client:
-                replicated = self._settings.log == "replicated"
+            async with connect(cluster.nats) as client, self._placed(cluster) as copies:
                 dealing = Faults(
                     cluster, held, lambda: self._states, self._clock,
-                    monitor_urls=monitor_urls,
-                    in_sync=partial(all_in_sync, client) if replicated else None,
+                    monitor_urls=monitor_urls, copies=copies,
+                    replace=partial(self._drain, client) if copies is not None else None,
                 )  # fmt: skip
                 await self._create(client)
                 load = Load(self._notes, str(cluster.endpoints_file), self._clock)
@@ -139,6 +149,19 @@ class _Trial:
         url = (self._settings.directory / TIER_TWO).resolve().as_uri()
         await self._read("tier 2", from_tier2(url))
         self._judge()
+
+    @asynccontextmanager
+    async def _placed(self, cluster: EmbeddedCluster) -> AsyncIterator[Copies | None]:
+        """The copies of replicated logs; None for other logs."""
+        if not self._settings.shape.replication:
+            yield None
+            return
+        nats = await connect_nats(cluster.nats, "trial")
+        try:
+            placed = JetStreamObjectStore(nats, self._clock, subjects.PLACEMENTS_BUCKET)
+            yield Copies(placed, cluster.data_dir, numbered(SEGSTORE, STORES), self._clock)
+        finally:
+            await nats.close()
 
     def _watch(self, states: States) -> None:
         self._states = dict(states)
@@ -182,20 +205,28 @@ class _Trial:
         await load.end_writers()
         await self._transactions_ended(client)
         await self._drained(client)
+        await self._in_sync(client)
 
     async def _strike(self, dealing: Faults, load: Load) -> None:
         ends_at_s = self._clock.monotonic() + self._settings.seconds
+        drawn = faults(seeded(self._settings.seed), self._settings.shape.weights)
         async with asyncio.TaskGroup() as group:
-            for fault in islice(faults(seeded(self._settings.seed)), self._settings.faults_max):
+            for fault in islice(drawn, self._settings.faults_max):
                 await self._clock.sleep(fault.pause_s)
                 if self._clock.monotonic() >= ends_at_s or not load.writers_run:
                     return
-                parts = await dealing.choose(fault)
-
+                try:
+                    parts = await dealing.choose(fault)
+                except NotWhole as error:  # it would leave the group as another exception
+                    self.result.failures.append(str(error))
+                    return
                 group.create_task(self._deal(dealing, fault, parts))
 
     async def _deal(self, dealing: Faults, fault: Fault, parts: list[str]) -> None:
-        self.result.struck.append(await dealing.deal(fault, parts))
+        try:
+            self.result.struck.append(await dealing.deal(fault, parts))
+        except NotWhole as error:
+            self.result.failures.append(str(error))
 
     async def _answered(self, load: Load) -> None:
         """Return when every writer has got an answer to a request that begins now."""
@@ -206,6 +237,33 @@ class _Trial:
             if not load.writers_run:
                 raise NotWhole("a process of writers ended: see errors.txt")
             await self._clock.sleep(LOOK_S)
+
+    async def _drain(self, client: Client, node_id: str) -> None:
+        """Have other stores replicate what a lost store did, as an operator would."""
+        deadline_s = self._clock.monotonic() + DRAINED_S_MAX
+        while True:
+            try:
+                await client.stores.drain(node_id)
+                return
+            except Retry as error:
+                if self._clock.monotonic() > deadline_s:
+                    raise NotWhole(f"a lost store could not be drained: {error}") from error
+            await self._clock.sleep(LOOK_S)
+
+    async def _in_sync(self, client: Client) -> None:
+        """Wait until every replica of the logs is in sync again, and on a store that exists."""
+        if not (count := self._settings.shape.replication):
+            return
+        begun_s = self._clock.monotonic()
+        while short := [
+            f"container {found.container}: {len(found.isr)} of {len(found.replicas)} in sync"
+            async for found in client.containers.list()
+            if found.state != "open" or not len(found.isr) == len(found.replicas) == count
+        ]:
+            if self._clock.monotonic() > begun_s + IN_SYNC_S_MAX:
+                raise NotWhole(f"copies were not in sync for {IN_SYNC_S_MAX:.0f} s: {short}")
+            await self._clock.sleep(LOOK_S)
+        self.result.in_sync_s = self._clock.monotonic() - begun_s
 
     def _transaction_ledgers(self) -> dict[int, TransactionLedger]:
         found = {}
@@ -245,15 +303,6 @@ class _Trial:
         histories = {place: each.histories for place, each in self.result.readings.items()}
         self.result.divergent = divergent(histories)
         self.result.group = judge_group(self._notes, histories["stores"], self._settings.writers)
-
-
-async def all_in_sync(client: Client) -> bool:
-    """Whether every replica of every log is in sync, and its container serves."""
-    found = [container async for container in client.containers.list()]
-    return all(
-        one.state == "open" and set(one.isr) == set(one.replicas) and len(one.replicas) == STORES
-        for one in found
-    )
 
 
 async def run_trial(settings: TrialSettings) -> TrialResult:

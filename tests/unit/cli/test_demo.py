@@ -12,6 +12,7 @@ import pytest
 
 from anabranch.cli.__main__ import run
 from anabranch.cli.demo.check import Days, RowSum, Tally, Written
+from anabranch.cli.demo.command import page_of
 from anabranch.cli.demo.days import batches, days
 from anabranch.cli.demo.findings import checks_of, measures_of
 from anabranch.cli.demo.flights import flights, flights_by_time, table_path
@@ -320,6 +321,22 @@ def test_a_demo_on_jetstream_must_lose_a_store_and_tells_of_the_longest_pause() 
         "2 containers opened elsewhere after 3.2 s; the writer's longest pause: 3.4 s"
     )
     assert "3.4 s" in [measure.text for measure in measures_of(found)]
+
+
+def test_a_demo_with_replicated_logs_tells_when_all_copies_were_in_sync_again() -> None:
+    right = summed(1, 0)
+    found = outcome(right, right)
+    found.plan = replace(found.plan, cluster="replicated")
+    assert failed_checks(found) == ["a store lost its disk, and other stores took over"]
+    assert found.writing is not None
+    found.writing = replace(found.writing, loss=Loss("segstore-2", 2, 3.2, 9.8), pause_s=3.44)
+    assert are_right(checks_of(found))
+    told = {check.name: check.found for check in checks_of(found)}
+    assert told["a store lost its disk, and other stores took over"].endswith(
+        "all copies of the logs in sync again after 9.8 s"
+    )
+    assert "9.8 s" in [measure.text for measure in measures_of(found)]
+    assert "of three stores, each of which" in page_of(found, None).lead
 
 
 def test_a_demo_on_jetstream_keeps_tier_two_off_the_disks_of_its_stores() -> None:

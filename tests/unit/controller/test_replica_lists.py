@@ -257,6 +257,16 @@ def test_replicas_that_never_come_do_not_hold_up_a_drain() -> None:
     assert plan(placements, views) == [Reassign(1, ("b", "c", "d"))]
 
 
+def test_a_store_that_is_lost_and_drained_before_it_has_a_copy_is_replaced_in_turn() -> None:
+    waiting = led("acbd", isr="ab", wanted=("d", "a", "b"))
+    views = stores("abe", c=replace(DEAD, draining=True), d=DEAD)
+    assert plan(waiting, views) == [], "it may come back"
+    views["d"] = replace(DEAD, draining=True)
+    assert plan(waiting, views) == [Reassign(0, ("a", "b", "e"))]
+    changing = led("abde", container=1, isr="ab", wanted=("a", "b", "e"))
+    assert plan({0: waiting, 1: changing}, views) == [Reassign(0, ("a", "b", "e"))]
+
+
 # --- from one list to another -----------------------------------------------------------------
 
 

@@ -1,18 +1,25 @@
 """The judges of a fail-over trial, and its plan of faults."""
 
+import shutil
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from anabranch.common.contracts.cluster import placement_to_bytes
+from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.model.cluster import LogCopy, Placement
+from anabranch.common.runtime.clock import SystemClock
 from kit.chaos.ledger import Ack, LedgerContent
 from kit.chaos.verdict import Verdict as EventVerdict
 from kit.failover.__main__ import report, zeros
+from kit.failover.copies import Copies, endangered
 from kit.failover.divergence import KeyHistories, divergent
-from kit.failover.outages import Outage, Struck, outages, summary
-from kit.failover.plan import DOWN_S, STOPPED_S, Kind, chosen, faults
+from kit.failover.outages import Outage, Struck, longest, outages, summary
+from kit.failover.plan import DOWN_S, STOPPED_S, Fault, chosen, faults
 from kit.failover.readings import Reading, Told, judge_group, parse_notes
 from kit.failover.run import TrialResult
+from kit.failover.shape import REPLICATED, SHAPES, Shape
 from kit.failover.transactions import (
     EVENTS,
     LedgerWriter,
@@ -102,6 +109,14 @@ def test_outages_are_summed_up_by_kind() -> None:
     ]
 
 
+def test_the_longest_wait_is_told_with_the_faults_in_it() -> None:
+    struck = [Struck("b", 5.0, 6.0), Struck("a", 3.5, 4.5), Struck("c", 9.0, 9.5)]
+    assert longest(struck, [(1.0, 2.0), (4.0, 8.0)]) == (
+        "longest wait of all: 4.00 s; faults in it: a (-0.5 to +0.5 s), b (+1.0 to +2.0 s)"
+    )
+    assert longest([], []) == "longest wait of all: 0.00 s; faults in it: none"
+
+
 def history(*events: Event) -> KeyHistories:
     found = KeyHistories()
     found.take([event for event, _ in events], [key for _, key in events])
@@ -144,19 +159,69 @@ def test_a_group_that_left_an_event_out_is_blamed(tmp_path: Path) -> None:
     assert len(judge_group(tmp_path, written, writers=1).violations) == 1
 
 
-def test_a_plan_begins_with_one_fault_of_each_kind_and_follows_from_its_seed() -> None:
-    drawn = list(islice(faults(seeded(3)), 200))
-    assert {fault.kind for fault in drawn[: len(Kind)]} == set(Kind)
-    assert drawn == list(islice(faults(seeded(3)), 200))
-    assert drawn != list(islice(faults(seeded(4)), 200))
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_plan_begins_with_one_fault_of_each_kind_and_follows_from_its_seed(shape: Shape) -> None:
+    def drawn(seed: int) -> list[Fault]:
+        return list(islice(faults(seeded(seed), shape.weights), 200))
+
+    assert {fault.kind for fault in drawn(3)[: len(shape.weights)]} == set(shape.weights)
+    assert {fault.kind for fault in drawn(3)} == set(shape.weights)
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
 
 
 def test_a_process_is_stopped_for_half_a_second_to_eight_and_a_wiped_store_is_down() -> None:
-    for fault in islice(faults(seeded(1)), 300):
+    for fault in islice(faults(seeded(1), REPLICATED.weights), 300):
         if fault.kind.stops:
             assert STOPPED_S[0] <= fault.lasts_s <= STOPPED_S[1]
-        elif fault.kind is Kind.WIPE_STORE:
+        elif fault.kind.wipes:
             assert fault.lasts_s >= DOWN_S[0]
+
+
+def placed(container: int, *isr: tuple[str, str]) -> Placement:
+    copies = tuple(LogCopy(node, copy) for node, copy in isr)
+    return Placement(container, tuple(node for node, _ in isr) or ("a",), isr=copies)
+
+
+@pytest.mark.parametrize(
+    ("isr", "on_disk", "harmed"),
+    [
+        pytest.param([("a", "1"), ("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="one is left"),
+        pytest.param([("a", "1")], {"a": "L.1", "b": "L.2"}, True, id="it is the last one"),
+        pytest.param([("b", "2")], {"a": "L.1", "b": "L.2"}, False, id="it is not in sync"),
+        pytest.param([("a", "1"), ("b", "2")], {"a": "L.1"}, True, id="the other disk is gone"),
+        pytest.param([("a", "1"), ("b", "2")], {"b": "L.3"}, True, id="the other copy is new"),
+        pytest.param([], {}, False, id="nothing was written"),
+    ],
+)
+def test_a_store_may_lose_its_disk_if_another_disk_has_an_in_sync_copy_of_each_log(
+    isr: list[tuple[str, str]], on_disk: dict[str, str], harmed: bool
+) -> None:
+    safe = placed(0, ("b", "8"), ("c", "9"))
+    disks = {"c": "L.9", **on_disk}
+    assert endangered([safe, placed(1, *isr)], disks, "a") == ([1] if harmed else [])
+
+
+def have_disk(store: Path, node_id: str, copy: str) -> None:
+    logs = store / "journal" / "logs"
+    logs.mkdir(parents=True)
+    (store / "node-id").write_text(f"{node_id}\ncrc 0\n")
+    (logs / "0").write_text(f"{copy}\ncrc 0\n")
+
+
+async def test_copies_are_sought_in_the_placements_and_on_the_disks(tmp_path: Path) -> None:
+    objects = InMemoryObjectStore()
+    await objects.create("0", placement_to_bytes(placed(0, ("a", "1"), ("b", "2"))))
+    await objects.create("leader", b"no placement")
+    copies = Copies(objects, tmp_path, ["segstore", "segstore-2"], SystemClock())
+    have_disk(tmp_path / "segstore", "a", "L.1")
+    assert copies.node_id("segstore") == "a"
+    assert not await copies.may_lose("segstore")
+    have_disk(tmp_path / "segstore-2", "b", "L.2")
+    assert await copies.may_lose("segstore")
+    shutil.rmtree(tmp_path / "segstore-2" / "journal")
+    assert not await copies.may_lose("segstore")
+    assert await copies.may_lose("segstore-2")
 
 
 def test_a_share_chooses_among_the_parts_that_are_up() -> None:

@@ -59,7 +59,9 @@ def demo(
         Kill the segment store three times during the writes.
     cluster
         Home of the containers' logs. `journal`: the disk of one store. `jetstream`: three NATS
-        servers; there are three stores, and one is killed and loses its disk during the writes.
+        servers. `replicated`: the disks of three stores, each of which has a copy of every log.
+        With the last two there are three stores, and one is killed and loses its disk during the
+        writes.
     out
         Directory of report.html, report.json, the table and the plots.
     data_dir
@@ -112,8 +114,8 @@ def page_of(outcome: Outcome, failure: Failure | None) -> Page:
     if not outcome.plan.without_spark:
         others = ", over HTTP, and with Spark from tier 2 alone"
     servers, loss = "", ""
-    if outcome.plan.loses_store:
-        servers = " of three stores and three NATS servers"
+    if outcome.plan.servers is not None:
+        servers = f" of {outcome.plan.servers.described}"
         loss = " One store is killed and loses its disk."
     return Page(
         title=source.title,

@@ -48,9 +48,12 @@ def _writing_checks(outcome: Outcome) -> Iterator[Check]:
 
 
 def _found_of(writing: Writing, loss: Loss) -> str:
+    copies = ""
+    if loss.in_sync_s is not None:
+        copies = f"; all copies of the logs in sync again after {loss.in_sync_s:.1f} s"
     return (
         f"{counted(loss.containers, 'container')} opened elsewhere after {loss.seconds:.1f} s; "
-        f"the writer's longest pause: {writing.pause_s:.1f} s"
+        f"the writer's longest pause: {writing.pause_s:.1f} s{copies}"
     )
 
 
@@ -182,6 +185,9 @@ def _writing_measures(writing: Writing, segments: int | None) -> Iterator[Measur
         yield Measure(part, "store that lost its disk", writing.loss.store)
         yield Measure(part, "its containers open elsewhere", f"{writing.loss.seconds:.1f}", "s")
         yield Measure(part, "longest pause of the writer", f"{writing.pause_s:.1f}", "s")
+        if writing.loss.in_sync_s is not None:
+            seconds = f"{writing.loss.in_sync_s:.1f}"
+            yield Measure(part, "all copies of the logs in sync again", seconds, "s")
 
 
 def _group_measures(group: GroupOutcome) -> Iterator[Measure]:

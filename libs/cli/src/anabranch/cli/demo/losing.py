@@ -1,7 +1,9 @@
 """Kills a store of the demo's cluster and wipes its disk, while the stream is written.
 
-The logs of the containers are on JetStream, so other stores open the containers. The lost store
-stays down until they have, and then comes back with an empty disk. The writer gets no notice.
+The logs of the containers are on JetStream, or have copies on the other stores, so other stores
+open the containers. The lost store stays down until they have, and then comes back with an empty
+disk, as a new store. The writer gets no notice. If the stores replicate the logs, the demo drains
+the lost one, so that the new store gets its copies.
 """
 
 import asyncio
@@ -24,6 +26,7 @@ from anabranch.common.runtime.clock import Clock
 LOSS_PART = 0.6
 """The share of the rows after which the store is lost; a reader is killed earlier."""
 MOVED_S_MAX = 60.0
+IN_SYNC_S_MAX = 120.0
 LOOK_S = 0.02
 
 
@@ -60,8 +63,23 @@ class StoreLoss:
 
     async def _lose(self) -> Loss:
         """Lose the store with the most containers."""
-        owned = Counter(map(self._owner, await self._containers()))
+        containers = await self._containers()
+        owned = Counter(map(self._owner, containers))
         [(store, count)] = owned.most_common(1)
+        lost = next(each for each in containers if self._owner(each) == store)
+        at_s = self._clock.monotonic()
+        seconds = await self._lose_store(store, count)
+        if not lost.replicas:
+            return Loss(store, count, seconds)
+        async with self._deadline("the copies of the logs are not in sync again", IN_SYNC_S_MAX):
+            while not await self._replaced(lost.node_id):
+                await self._clock.sleep(LOOK_S)
+        in_sync_s = self._clock.monotonic() - at_s
+        self._remark(f"all copies of the logs were in sync again after {in_sync_s:.1f} s")
+        return Loss(store, count, seconds, in_sync_s)
+
+    async def _lose_store(self, store: str, count: int) -> float:
+        """→ the seconds until other stores have opened its `count` containers."""
         pids = self._cluster.pids(store)
         self._held.hold(store)
         try:
@@ -74,14 +92,15 @@ class StoreLoss:
                     await self._clock.sleep(LOOK_S)
             await asyncio.to_thread(shutil.rmtree, self._cluster.data_dir / store)
             self._remark(f"killed {store}, which had {counted(count, 'container')}, and wiped it")
-            async with self._deadline("the containers of the lost store were not opened elsewhere"):
+            late = "the containers of the lost store were not opened elsewhere"
+            async with self._deadline(late):
                 while not await self._moved_from(store):
                     await self._clock.sleep(LOOK_S)
             seconds = self._clock.monotonic() - at_s
             self._remark(f"other stores opened its containers after {seconds:.1f} s")
         finally:
             self._held.release(store)
-        return Loss(store, count, seconds)
+        return seconds
 
     async def _containers(self) -> list[ContainerDescription]:
         return [container async for container in self._client.containers.list()]
@@ -99,10 +118,21 @@ class StoreLoss:
             return False
         return all(each.state == "open" and self._owner(each) != store for each in containers)
 
-    @asynccontextmanager
-    async def _deadline(self, late: str) -> AsyncIterator[None]:
+    async def _replaced(self, lost: str) -> bool:
+        """Drain the store with this node id → whether other stores have in-sync copies instead."""
         try:
-            async with asyncio.timeout(MOVED_S_MAX):
+            await self._client.stores.drain(lost)
+            containers = await self._containers()
+        except Retry:  # the controller is behind
+            return False
+        return all(
+            lost not in each.replicas and len(each.isr) == len(each.replicas) for each in containers
+        )
+
+    @asynccontextmanager
+    async def _deadline(self, late: str, seconds: float = MOVED_S_MAX) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
                 yield
         except TimeoutError as error:
             logs = self._cluster.data_dir / "logs"

@@ -1,6 +1,6 @@
 """The results of a demo, which fill up while it runs: an early end leaves the part so far."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,9 +10,31 @@ from anabranch.cli.demo.group_records import GroupOutcome
 from anabranch.cli.demo.report.page import Picture
 from anabranch.cli.demo.source import Source
 
-ClusterKind = Literal["journal", "jetstream"]
+ClusterKind = Literal["journal", "jetstream", "replicated"]
 """`journal`: one store, with the logs on its disk. `jetstream`: three stores and three NATS
-servers, with the logs on JetStream."""
+servers, with the logs on JetStream. `replicated`: three stores, each with a copy of every log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of a cluster that goes on without one of its three stores.
+
+    `replication`: how many stores have a copy of each log; None: the logs are not in the stores.
+    """
+
+    described: str
+    nats: int
+    log: Literal["jetstream"] | None = None
+    replication: int | None = None
+
+
+STORES = 3
+SERVERS: Mapping[ClusterKind, Servers] = {
+    "jetstream": Servers("three stores and three NATS servers", nats=3, log="jetstream"),
+    "replicated": Servers(
+        "three stores, each of which has a copy of every log,", nats=1, replication=STORES
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +57,14 @@ class Plan:
     cluster: ClusterKind = "journal"
 
     @property
+    def servers(self) -> Servers | None:
+        """The servers, if one store loses its disk during the writes; else None."""
+        return SERVERS.get(self.cluster)
+
+    @property
     def loses_store(self) -> bool:
         """Whether a store loses its disk during the writes."""
-        return self.cluster == "jetstream"
+        return self.servers is not None
 
     @property
     def tier2_url(self) -> str:
@@ -51,11 +78,14 @@ class Loss:
     """A store that was killed and lost its disk.
 
     `containers`: how many it had. `seconds`: from the kill until other stores had opened them.
+    `in_sync_s`: from the kill until all copies of the logs were in sync again; None if the stores
+    do not replicate the logs.
     """
 
     store: str
     containers: int
     seconds: float
+    in_sync_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ def _loss(loss: Loss) -> Mapping[str, object]:
         "store": loss.store,
         "containers": loss.containers,
         "takeover_seconds": round(loss.seconds, 3),
+        **({} if loss.in_sync_s is None else {"in_sync_seconds": round(loss.in_sync_s, 3)}),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from anabranch.cli.demo.check import Tally, Written
 from anabranch.cli.demo.group_reading import GroupReading, group_reading
 from anabranch.cli.demo.http_reading import read_back
-from anabranch.cli.demo.outcome import Comparison, Outcome, SparkOutcome
+from anabranch.cli.demo.outcome import STORES, Comparison, Outcome, SparkOutcome
 from anabranch.cli.demo.report.page import Picture
 from anabranch.cli.demo.spark_reading import run_pipeline
 from anabranch.cli.demo.steps import Steps
@@ -25,8 +25,6 @@ from anabranch.client import Client, connect
 from anabranch.common.runtime.clock import Clock
 
 SEGMENT_COUNT = 4
-SERVER_COUNT = 3
-"""Of stores, and of NATS servers, if a store loses its disk."""
 FLUSH_S_MAX = 120.0
 LAG_CAPTION = "Lag of the reader group, one of whose readers is killed"
 SPARK_CAPTIONS = {
@@ -77,15 +75,16 @@ class _Replay:
         self._outcome.seconds = self._clock.monotonic() - begun_s
 
     def _up(self) -> UpSettings:
-        data_dir = self._plan.data_dir
-        if not self._plan.loses_store:
+        data_dir, servers = self._plan.data_dir, self._plan.servers
+        if servers is None:
             return UpSettings(data_dir=data_dir)
         return UpSettings(
             data_dir=data_dir,
             tier2_url=self._plan.tier2_url,
-            store_count=SERVER_COUNT,
-            nats_count=SERVER_COUNT,
-            log="jetstream",
+            store_count=STORES,
+            nats_count=servers.nats,
+            log=servers.log,
+            replication=servers.replication,
         )
 
     def _parts(self, plan: ClusterPlan) -> Sequence[PartSpec]:

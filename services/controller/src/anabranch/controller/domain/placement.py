@@ -319,18 +319,17 @@ def _receiver(found: Placement, world: _World) -> str:
 
 def _drain(containers: Sequence[int], world: _World) -> list[Action]:
     """The next move off a drained store, then the next replacement of a drained replica; one
-    container at a time."""
+    container at a time, besides those that wait for a store which was drained meanwhile."""
     opened = [found for found in _open(containers, world) if not found.wanted]
     for found in opened:
         owner = world.stores.get(found.owner)
         receiver = _receiver(found, world)
         if owner is not None and owner.live and owner.draining and receiver:
             return [Move(found.container, receiver)]
-    if any(_is_reassigned(found, world.stores) for found in world.placements.values()):
-        return []
-    for found in opened:
+    busy = any(_is_reassigned(found, world.stores) for found in world.placements.values())
+    for found in _open(containers, world):
         wanted = drained_list(found, world.stores, world.followed)
-        if wanted is not None:
+        if wanted is not None and (found.wanted or not busy):
             return [wanted]
     return []
 

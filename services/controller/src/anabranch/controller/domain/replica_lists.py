@@ -132,14 +132,19 @@ def drained_list(
     stores: Mapping[str, StoreView],
     followed: Mapping[str, int],
 ) -> Reassign | None:
-    """The list without drained stores, live or not, whose places others take; None if none can."""
-    if found.wanted or not is_replicated(found) or found.state is not PlacementState.OPEN:
+    """The list without drained stores, live or not, whose places others take; None if none can.
+
+    A store may be drained after it was wanted, for example because it was lost before it had a
+    copy; without another list the container would wait for it for ever.
+    """
+    if not is_replicated(found) or found.state is not PlacementState.OPEN:
         return None
-    drained = _draining(found.replicas, stores)
+    listed = found.wanted or found.replicas
+    drained = _draining(listed, stores)
     if not drained:
         return None
-    kept = [node for node in found.replicas if node not in drained]
-    count = len(found.replicas)
+    kept = [node for node in listed if node not in drained]
+    count = len(listed)
     if kept:
         chosen = choose_followers(kept[0], count - 1, stores, followed, kept=kept[1:])
         return Reassign(found.container, (kept[0], *chosen)) if chosen is not None else None

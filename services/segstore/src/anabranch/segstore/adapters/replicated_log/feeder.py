@@ -187,15 +187,14 @@ class Feeder:
         if released := self._feeding.releases.released:
             link.release(released)
         self._isr.synced(copy, self._reached)
+        await self._catch_up()
+        _log.info("a replica of a log is up to date", container=led.container, node=self.node_id)
         while True:
-            await self._catch_up()
             self._live = True
-            _log.info(
-                "a replica of a log is up to date", container=led.container, node=self.node_id
-            )
             self._feeding.releases.release_held()
             while self._live:
                 await self._woken()
+            await self._catch_up()
 
     async def _aligned(self, link: CopyLink, state: CopyState) -> tuple[LogCopy, Link]:
         """Make the copy a part of the leader's history; returns it, and its last message."""
