@@ -108,6 +108,7 @@ class SimLink:
         peers: "SimPeers",
         node_id: str,
         container: int,
+        *,
         log_id: str,
         container_epoch: int,
         listener: CopyListener,
@@ -294,7 +295,14 @@ class SimPeers:
         listener: CopyListener,
     ) -> SimLink:
         """See `Peers`."""
-        return SimLink(self, node_id, container, log_id, container_epoch, listener)
+        return SimLink(
+            self,
+            node_id,
+            container,
+            log_id=log_id,
+            container_epoch=container_epoch,
+            listener=listener,
+        )
 
     def is_gone(self, node_id: str) -> bool:
         """See `Peers`."""
