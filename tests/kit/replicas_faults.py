@@ -51,6 +51,30 @@ def partition_stores(world: ReplicaWorld) -> bool:
     return _cut(world, [(one, other) for one in chosen for other in others])
 
 
+def isolate_store(world: ReplicaWorld) -> bool:
+    """A store reaches neither NATS nor other stores, but clients reach it."""
+    alive = [store for _, store in sorted(world.stores.items()) if not store.process.dead]
+    if not alive:
+        return False
+    store = world.rng.choice(alive)
+    others = [*sorted(world.stores), *sorted(world.controllers)]
+    pairs = [(store.node_id, other) for other in others if other != store.node_id]
+    pairs += [(target, source) for source, target in pairs]
+    for source, target in pairs:
+        world.network.cut(source, target)
+    for way in store.ways.to_nats:
+        way.break_off()
+
+    def mend() -> None:
+        for source, target in pairs:
+            world.network.mend(source, target)
+        for way in store.ways.to_nats:
+            way.mend()
+
+    world.processes.later(_some_s(world.rng), mend)
+    return True
+
+
 def cut_from_controllers(world: ReplicaWorld) -> bool:
     """A store and the controllers do not reach each other, or only in one direction."""
     if not world.stores:
@@ -95,6 +119,7 @@ NOT_OURS = ("cut store from logs", "stream leader changes", "disturbed streams")
 FAULTS: Mapping[str, Fault] = {
     **{name: fault for name, fault in FAILOVER_FAULTS.items() if name not in NOT_OURS},
     "partition stores": partition_stores,
+    "isolate store": isolate_store,
     "cut store from controllers": cut_from_controllers,
     "lossy network": lossy_network,
     "slow disk": slow_disk,
@@ -107,6 +132,7 @@ ISOLATING = (
     "cut store from buckets",
     "cut store from NATS",
     "partition stores",
+    "isolate store",
     "power failure",
 )
 """Faults after which other stores may take over. Each run has one of them."""

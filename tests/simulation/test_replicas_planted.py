@@ -28,15 +28,15 @@ class Catch:
 
 
 CAUGHT_BY = {
-    "acknowledged by the least ISR": Catch(31),
-    "any replica elected": Catch(14),
-    "lives of a copy not told apart": Catch(22, "new copy alone"),
-    "shrunk before confirmed": Catch(5),
-    "truncated by offset": Catch(21),
+    "acknowledged by the least ISR": Catch(1),
+    "any replica elected": Catch(21),
+    "lives of a copy not told apart": Catch(983, "new copy alone"),
+    "shrunk before confirmed": Catch(4),
+    "truncated by offset": Catch(14),
     "promise not synced": Catch(376, "crash after a promise"),
-    "acknowledged before the sync": Catch(36),
-    "stale read after the lease": Catch(1, scenario=random_replicas),
-    "wiped replica wins": Catch(5),
+    "acknowledged before the sync": Catch(4),
+    "stale read after the lease": Catch(7, scenario=random_replicas),
+    "wiped replica wins": Catch(6),
     "grown before the opening": Catch(307, "newest member alone"),
 }
 
