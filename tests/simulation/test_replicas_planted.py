@@ -29,10 +29,10 @@ class Catch:
 
 CAUGHT_BY = {
     "acknowledged by the least ISR": Catch(1),
-    "any replica elected": Catch(21),
+    "any replica elected": Catch(1),
     "lives of a copy not told apart": Catch(983, "new copy alone"),
     "shrunk before confirmed": Catch(4),
-    "truncated by offset": Catch(14),
+    "truncated by offset": Catch(219),
     "promise not synced": Catch(376, "crash after a promise"),
     "acknowledged before the sync": Catch(4),
     "stale read after the lease": Catch(7, scenario=random_replicas),
