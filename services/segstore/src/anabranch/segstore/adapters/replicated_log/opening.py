@@ -50,7 +50,7 @@ async def _replicas(led: Led) -> Replicas:
     if led.own not in replicas.isr:
         raise LogNotHere(
             "this store's copy of the container's log is not in sync",
-            remedy="`anabranch container explain` tells which stores have the log",
+            remedy=f"`anabranch container explain {led.container}` tells which stores have the log",
             container=led.container, log_id=led.log_id, copy=led.copy.copy_id,
         )  # fmt: skip
     return replicas
