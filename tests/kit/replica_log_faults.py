@@ -161,13 +161,15 @@ def crash_after_promise(world: World) -> bool:
 
 
 def newest_member_alone(world: World) -> bool:
-    """When a copy was added to an ISR, every other member crashes; a disk is slow meanwhile."""
+    """When a copy was added to an ISR, every other member crashes, and perhaps its own store; a
+    disk is slow meanwhile."""
+    spared = world.rng.random() < 0.5
 
     def crash(found: Placement, change: IsrChange) -> bool:
         if not change.added:
             return False
         for copy in found.isr:
-            if copy != change.added[0]:
+            if copy != change.added[0] or not spared:
                 _crash_soon(world, copy.node_id)
         return True
 
