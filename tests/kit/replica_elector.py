@@ -84,9 +84,10 @@ class Elector:
                 )
 
         winner = ""
+        nodes = sorted({*found.replicas, *(copy.node_id for copy in found.isr)})
         for gone in (False, True):
             async with asyncio.TaskGroup() as group:
-                for node in found.replicas:
+                for node in nodes:
                     if self._world.is_gone(node) is gone:
                         group.create_task(ask(node))
             winner = election.elect(found.isr, answers)
