@@ -106,6 +106,16 @@ def slow_disk(world: ReplicaWorld) -> bool:
     return True
 
 
+def set_replicas(world: ReplicaWorld) -> bool:
+    """An operator has other stores replicate a log."""
+    rng, names = world.rng, sorted(world.stores)
+    if not names:
+        return False
+    count = rng.randint(1, min(len(names), world.replication + 1))
+    world.want(rng.randrange(world.container_count), rng.sample(names, count))
+    return True
+
+
 def power_failure(world: ReplicaWorld) -> bool:
     """The machines of all stores stop at once."""
     world.fail_power(_some_s(world.rng))
@@ -124,6 +134,7 @@ FAULTS: Mapping[str, Fault] = {
     "lossy network": lossy_network,
     "slow disk": slow_disk,
     "power failure": power_failure,
+    "set replicas": set_replicas,
 }
 ISOLATING = (
     "pause store",

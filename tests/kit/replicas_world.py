@@ -4,7 +4,7 @@ The disk of a node outlives its processes. A store that is killed may lose its m
 with it what was not synced. A disk is lost only if each ISR has another copy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from anabranch.common.contracts.cluster import node_from_bytes
 from anabranch.common.model.cluster import Placement
@@ -148,6 +148,11 @@ class ReplicaWorld(World):
             self.processes.later(OPERATOR_S, self._replace_lost)
 
         self.processes.later(SETTLED_S + new_s, come_back)
+
+    def want(self, container: int, wanted: Sequence[str]) -> None:
+        """Have these stores replicate the container's log, if that is possible now."""
+        nodes = frozenset(self.stores)
+        self._change(container, lambda found: set_replicas(found, wanted, nodes, nodes, self.wish))
 
     def _replace_lost(self) -> None:
         """An operator has living stores take the places of lost ones, until that is done."""
