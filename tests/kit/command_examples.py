@@ -22,6 +22,8 @@ NOT_RUN: Mapping[str, str] = {
     "anabranch segstore repair": "needs a stopped store; tests/unit/segstore_log/test_repair.py",
     "anabranch tier2 chunk": "needs the name of a chunk; tests/unit/tier2/test_audit.py",
     "anabranch container enable": "needs a disabled container; tests/integration/client_commands",
+    "anabranch container replicas set": "needs replicas; docs/replication.md is run",
+    "anabranch container elect": "needs a lost leader; docs/replication.md is run",
     "anabranch table watch demo/readings --from now": "waits for changes until Ctrl-C",
     "anabranch group offline": "needs a reader that reads; tests/integration/client_commands",
 }

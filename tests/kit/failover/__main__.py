@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -18,7 +19,7 @@ import structlog
 from anabranch.common.runtime.ids import system_rng
 from kit.failover.outages import longest, outages, summary
 from kit.failover.run import TrialResult, TrialSettings, run_trial
-from kit.failover.shape import SHAPES
+from kit.failover.shape import SHAPES, STORES
 
 EXAMPLES_MAX = 10
 
@@ -81,6 +82,10 @@ def main() -> int:
         "--log", choices=SHAPES, default="jetstream",
         help="the place of the containers' logs, on which the faults depend",
     )  # fmt: skip
+    parser.add_argument(
+        "--stores-up", type=int, choices=range(1, STORES), default=None,
+        help="how many stores are up at any time; with fewer, writers may wait for minutes",
+    )  # fmt: skip
     options = parser.parse_args()
     seed = int(system_rng().random() * 2**31) if options.seed is None else options.seed
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
@@ -88,6 +93,8 @@ def main() -> int:
     sys.stdout.write(f"log {options.log}, seed {seed}, directory {directory}\n")
     sys.stdout.flush()
     shape = SHAPES[options.log]
+    if options.stores_up is not None:
+        shape = replace(shape, stores_up_min=options.stores_up)
     result = asyncio.run(run_trial(TrialSettings(directory, options.minutes * 60, seed, shape)))
     sys.stdout.write("".join(f"{line}\n" for line in report(result)))
     if result.violations:

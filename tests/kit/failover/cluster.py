@@ -1,9 +1,9 @@
 """Deals faults to the parts of a running cluster.
 
 A part under a fault is *struck* until it is let go. Never more than one NATS server is struck, and
-the next one only when all servers are whole again, so a majority always has everything. At least
-one store stays up. If stores replicate the logs, a store loses its disk only if other disks have an
-in-sync copy of every log; otherwise it is killed alone.
+the next one only when all servers are whole again, so a majority always has everything. As many
+stores stay up as the trial demands. If stores replicate the logs, a store loses its disk only if
+other disks have an in-sync copy of every log; otherwise it is killed alone.
 """
 
 import asyncio
@@ -48,6 +48,7 @@ class Faults:
         clock: Clock,
         *,
         monitor_urls: Sequence[str],
+        stores_up_min: int,
         copies: Copies | None = None,
         replace: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
@@ -56,6 +57,7 @@ class Faults:
         self._states = states
         self._clock = clock
         self._monitor_urls = monitor_urls
+        self._stores_up_min = stores_up_min
         self._copies = copies
         self._replace = replace
         self._wiping = asyncio.Lock()
@@ -79,7 +81,7 @@ class Faults:
             await self._clock.sleep(CALM_S)
             await self._nats_whole()
         if fault.kind.strikes_store:
-            await self._until(lambda: len(self._up("segstore")) > 1, "the stores")
+            await self._until(lambda: len(self._up("segstore")) > self._stores_up_min, "the stores")
         able = await self._able(fault)
         if fault.kind.strikes_controller:
             await self._until(lambda: bool(self._up("controller")), "the controllers")
@@ -101,7 +103,7 @@ class Faults:
         while True:
             up = self._up("segstore")
             able = [name for name in up if await self._copies.may_lose(name)]
-            if able and len(up) > 1:
+            if able and len(up) > self._stores_up_min:
                 return able
             if self._clock.monotonic() > deadline_s:
                 raise NotWhole(f"no store could lose its disk for {WHOLE_S_MAX:.0f} s")

@@ -133,7 +133,9 @@ class _Trial:
             async with connect(cluster.nats) as client, self._placed(cluster) as copies:
                 dealing = Faults(
                     cluster, held, lambda: self._states, self._clock,
-                    monitor_urls=monitor_urls, copies=copies,
+                    monitor_urls=monitor_urls,
+                    stores_up_min=self._settings.shape.stores_up_min,
+                    copies=copies,
                     replace=partial(self._drain, client) if copies is not None else None,
                 )  # fmt: skip
                 await self._create(client)

@@ -20,11 +20,13 @@ class Shape:
     """One kind of a trial. `weights`: the kinds of its faults, and how often each is drawn.
 
     `replication`: the stores that have a copy of each log; 0: the logs are not in the stores.
+    `stores_up_min`: how many stores are up at any time.
     """
 
     nats_servers: int
     log: Literal["jetstream"] | None
     replication: int
+    stores_up_min: int
     weights: Mapping[Kind, int]
 
     def settings(self, directory: Path) -> UpSettings:
@@ -45,6 +47,7 @@ JETSTREAM = Shape(
     nats_servers=3,
     log="jetstream",
     replication=0,
+    stores_up_min=1,
     weights={
         Kind.KILL_STORE: 4,
         Kind.STOP_STORE: 4,
@@ -59,6 +62,7 @@ REPLICATED = Shape(
     nats_servers=1,
     log=None,
     replication=STORES,
+    stores_up_min=1,
     weights={
         Kind.KILL_STORE: 5,
         Kind.STOP_STORE: 5,
@@ -70,5 +74,10 @@ REPLICATED = Shape(
         Kind.KILL_MACHINE: 1,
     },
 )
-"""With one NATS server, each of its faults takes all of NATS away."""
+"""With one NATS server, each of its faults takes all of NATS away.
+
+With one store up, faults of two stores overlap, as a lost event requires: a follower is paused, and
+the leader loses its disk. As two in-sync copies are needed for an acknowledgement, writers may then
+wait for as long as faults overlap. With two stores up, the waits are those of single failures.
+"""
 SHAPES = {"jetstream": JETSTREAM, "replicated": REPLICATED}
