@@ -1,5 +1,7 @@
 """Key-value tables on a whole controller: real NATS server, a store of segments in memory."""
 
+import asyncio
+
 import pytest
 
 from anabranch.common.contracts.commands import CreateScope, CreateStream, DeleteScope
@@ -21,7 +23,7 @@ from anabranch.common.errors import (
     TableSealed,
 )
 from anabranch.common.model.table import TableConfig, TableState
-from kit.controller_caller import Caller, StartController
+from kit.controller_caller import DEADLINE_S, Caller, StartController
 from kit.fake_stores import FakeSegmentStores
 
 CONFIG = TableConfig(partition_count=2, primary_key_size=8)
@@ -36,6 +38,15 @@ async def create(caller: Caller, table: str, config: TableConfig = CONFIG) -> No
 async def describe(caller: Caller, table: str = "t") -> TableDescription:
     query = DescribeKeyValueTable(scope="s", table=table)
     return await caller.ask("describe_table", query, TableDescription)
+
+
+async def until_state(caller: Caller, state: TableState) -> None:
+    """Wait until the table has a state: a command is accepted before its first step is done."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            if (await describe(caller)).state is state:
+                return
+            await asyncio.sleep(0.01)
 
 
 async def listed(caller: Caller) -> tuple[str, ...]:
@@ -85,7 +96,7 @@ async def test_another_controller_knows_the_table_and_ends_what_was_begun(
         stores.down = True
         answer = await caller.send(DeleteTable(command_id="delete", scope="s", table="t"))
         assert answer.kind == "accepted"
-        assert (await describe(caller)).state is TableState.DELETING
+        await until_state(caller, TableState.DELETING)
     stores.down = False
 
     async with controller():
