@@ -83,6 +83,15 @@ def test_a_copy_that_lacks_a_committed_message_or_the_opening_is_not_proposed() 
     assert progress.due() is None
 
 
+def test_no_copy_is_added_before_every_member_has_the_opening() -> None:
+    progress = Progress(A, [A, B], 2, OPENING)
+    progress.synced(A, OPENING)
+    progress.synced(C, OPENING)
+    assert progress.due() is None
+    progress.synced(B, OPENING)
+    assert progress.due() == Change((A, B, C))
+
+
 def test_a_proposed_copy_counts_until_a_later_change_is_confirmed() -> None:
     progress = opened(A, B)
     progress.synced(C, OPENING)

@@ -4,8 +4,8 @@
                              are confirmed members
     required                 the confirmed members, and every copy that a change without a known
                              outcome may have added
-    a copy is grown in       when it has synced the opening and what was committed; it is required
-                             from the proposal on
+    a copy is grown in       when every required copy has synced the opening, and it has synced what
+                             was committed, too; it is required from the proposal on
     a copy is removed        when it held up a message for `lag_s`, or its link was lost; it counts
                              until the removal is confirmed
 
@@ -115,13 +115,18 @@ class Progress:
         """The next change of the ISR; None if none is due, or one is under way."""
         if self._changing is not None:
             return None
-        floor = max(self._opening, self.committed)
-        grown = {copy for copy, reached in self._synced.items() if reached >= floor}
-        kept = {copy for copy in self.required | grown if copy.node_id not in self._leaving}
+        kept = {copy for copy in self.required | self._grown() if copy.node_id not in self._leaving}
         wanted = frozenset({self._own}) | (kept - self._failed)
         if wanted == self._confirmed and not self._perhaps:
             return None
         return Change(tuple(sorted(wanted, key=lambda copy: (copy != self._own, copy.node_id))))
+
+    def _grown(self) -> set[LogCopy]:
+        """The copies that may be members; none is added before every member has the opening."""
+        if any(self.reached(copy) < self._opening for copy in self.required):
+            return set()
+        floor = max(self._opening, self._committed)
+        return {copy for copy, reached in self._synced.items() if reached >= floor}
 
     def proposed(self, change: Change) -> None:
         """The change is about to be written to the placement."""
