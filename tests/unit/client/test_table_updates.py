@@ -310,7 +310,9 @@ async def test_a_call_for_which_there_is_no_room_in_time_fails() -> None:
         b.fault(held)
         told = await together(*[table.put(f"{n}", bytes(1000)) for n in range(3)])
         assert isinstance(told[0], OutcomeUnknown | Unavailable)
-        assert [type(each) for each in told[1:]] == [BufferFull, BufferFull]
+        # The first call may end, and give its room to the second, just before that one's deadline.
+        assert isinstance(told[1], BufferFull | OutcomeUnknown | Unavailable)
+        assert isinstance(told[2], BufferFull)
         b.fault(no_faults)
         b.store.release()
         await together(table.put("a", bytes(1000)))
