@@ -1,5 +1,6 @@
 """A store keeps the copies that other stores lead from holding up its journal."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -202,6 +203,18 @@ async def test_the_logs_that_the_store_leads_hear_of_their_replicas() -> None:
     isr = (LogCopy(NODE, "a-copy"),)
     await world.place(placed(container_epoch=7, isr=isr, isr_min=2))
     assert world.logs.heard == [(5, 7, Replicas(("store-1", NODE), isr, 2))]
+
+
+async def test_a_damaged_placement_keeps_no_other_one_from_being_followed() -> None:
+    world = World()
+    await world.objects.create(placement_key(4), b"{damaged")
+    await world.place(placed(container_epoch=7), watched=False)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        running = group.create_task(world.keeping.run())
+        while not world.logs.heard:  # noqa: ASYNC110  the keeping tells nobody
+            await asyncio.sleep(0)
+        running.cancel()
+    assert [container for container, _, _ in world.logs.heard] == [5]
 
 
 async def test_a_log_hears_once_of_changes_that_it_missed_while_it_was_opened() -> None:

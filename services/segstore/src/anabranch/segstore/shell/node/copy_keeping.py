@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from anabranch.common.contracts.cluster import placement_from_bytes, placement_key
-from anabranch.common.errors import AnabranchError
-from anabranch.common.eventsourcing.ports import ObjectStore
+from anabranch.common.errors import AnabranchError, Corrupt
+from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.logger import get_logger
@@ -118,11 +118,20 @@ class CopyKeeping:
                 async for stored in self._objects.watch():
                     failures = 0
                     if stored is not None and stored.value:
-                        self.note(placement_from_bytes(stored.value))
+                        self._note_stored(stored)
             except AnabranchError as error:
                 _log.warning("the placements of copies cannot be followed", error=str(error))
             failures += 1
             await self._clock.sleep(self._back_off_s(failures))
+
+    def _note_stored(self, stored: StoredObject) -> None:
+        """Note a placement as stored. A damaged one keeps no other one from being followed."""
+        try:
+            placement = placement_from_bytes(stored.value)
+        except Corrupt as error:
+            _log.warning("a placement is damaged", container=stored.key, error=str(error))
+        else:
+            self.note(placement)
 
     def note(self, placement: Placement) -> None:
         """Note a placement that was changed."""
