@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from anabranch.common.errors import AnabranchError, Deposed, Unavailable
 from anabranch.common.model.cluster import LogCopy
-from anabranch.controller.domain.election import CopyEnd, Promised
+from anabranch.controller.domain.cluster.election import CopyEnd, Promised
 
 
 class NoCandidates:

@@ -41,7 +41,7 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.domain.cluster.placement_actions import Replication
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from kit.candidates import KnownCopies
 from kit.cut_off import Line, ThroughLine

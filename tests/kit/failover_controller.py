@@ -11,7 +11,7 @@ from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.domain.cluster.placement_actions import Replication
 from anabranch.controller.ports import Candidates
 from kit.candidates import NoCandidates
 from kit.failover_services import Services

@@ -19,7 +19,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement, PlacementState
 from anabranch.common.model.hashing import container_of
-from anabranch.controller.domain import placement_changes
+from anabranch.controller.domain.cluster import placement_changes
 from anabranch.segstore.adapters.memory_log import MemoryFrames
 from kit.failover_clients import Clients
 from kit.failover_connection import Serving

@@ -7,8 +7,8 @@ from unittest.mock import patch
 from anabranch.common.errors import SessionOver
 from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement
 from anabranch.controller.cluster.membership import Membership
-from anabranch.controller.domain import placement
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster import placement
+from anabranch.controller.domain.cluster.placement_actions import (
     StoreView,
 )
 from anabranch.segstore.shell.container.lease import SessionLease

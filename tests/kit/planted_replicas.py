@@ -6,8 +6,8 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from anabranch.common.model.cluster import LogCopy, Placement
-from anabranch.controller.domain import election
-from anabranch.controller.domain.election import Answers, Promised
+from anabranch.controller.domain.cluster import election
+from anabranch.controller.domain.cluster.election import Answers, Promised
 from anabranch.segstore.adapters.replicated_log.copies import Copies
 from anabranch.segstore.adapters.replicated_log.copy import Copy
 from anabranch.segstore.adapters.replicated_log.feeder import Feeder

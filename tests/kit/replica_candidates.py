@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from anabranch.common.errors import AnabranchError, Unavailable
-from anabranch.controller.domain.election import CopyEnd, Promised
+from anabranch.controller.domain.cluster.election import CopyEnd, Promised
 from anabranch.segstore.ports_replica import CopyState
 from kit.processes import Process
 from kit.replica_network import Network

@@ -16,8 +16,8 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.controller.domain import election
-from anabranch.controller.domain.election import Answer
+from anabranch.controller.domain.cluster import election
+from anabranch.controller.domain.cluster.election import Answer
 from kit.process_objects import ProcessObjects
 from kit.replica_candidates import SimCandidates
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.common.contracts.cluster import node_from_bytes
 from anabranch.common.model.cluster import Placement
-from anabranch.controller.domain.placement_actions import Replication
-from anabranch.controller.domain.placement_changes import set_replicas
+from anabranch.controller.domain.cluster.placement_actions import Replication
+from anabranch.controller.domain.cluster.placement_changes import set_replicas
 from anabranch.controller.ports import Candidates
 from kit.failover_controller import ControllerProcess
 from kit.failover_services import Services

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.common.model.cluster import REPLICATED, LogCopy, Placement, PlacementState
-from anabranch.controller.domain.election import CopyEnd
+from anabranch.controller.domain.cluster.election import CopyEnd
 from anabranch.segstore.shell.node.placements import handed_over, hands_over
 from kit.candidates import KnownCopies, KnownCopy
 

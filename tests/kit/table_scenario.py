@@ -19,7 +19,7 @@ from anabranch.common.contracts.cluster import (
 from anabranch.common.errors import AnabranchError, Retry, SegmentTruncated
 from anabranch.common.model.cluster import Placement
 from anabranch.common.wire.messages import CreateSegment, DeleteSegment, SealSegment, Stamp
-from anabranch.controller.domain import placement_changes
+from anabranch.controller.domain.cluster import placement_changes
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
 from kit.rng import seeded
 from kit.simdisk import SimDisk

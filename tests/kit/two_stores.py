@@ -14,7 +14,7 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.wire.messages import Stamp
-from anabranch.controller.domain import placement_changes
+from anabranch.controller.domain.cluster import placement_changes
 from kit.rng import seeded
 from kit.simdisk import SimDisk
 from kit.store_check import check_everything

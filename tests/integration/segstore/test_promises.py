@@ -12,7 +12,7 @@ from anabranch.common.errors import Deposed, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
 from anabranch.controller.adapters.candidates import NatsCandidates
-from anabranch.controller.domain.election import CopyEnd, Promised
+from anabranch.controller.domain.cluster.election import CopyEnd, Promised
 from anabranch.segstore.domain.log.stream.messages import NOTHING, Link
 from anabranch.segstore.ports_replica import CopyCaller, CopyHost, CopyState
 from anabranch.segstore.server.promise_door import PromiseDoor

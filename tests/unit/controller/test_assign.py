@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.controller.domain.placement import assign
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement import assign
+from anabranch.controller.domain.cluster.placement_actions import (
     Create,
     Move,
     Retarget,
     StoreView,
 )
-from anabranch.controller.domain.placement_changes import placed_elsewhere
+from anabranch.controller.domain.cluster.placement_changes import placed_elsewhere
 
 NAMES = ("a", "b", "c", "d", "e")
 LIVE, DEAD = StoreView(True), StoreView(False)

@@ -11,7 +11,7 @@ from anabranch.common.contracts.cluster import LEADER_KEY, leader_from_bytes
 from anabranch.common.contracts.membership import ConfirmLosses
 from anabranch.common.errors import Unavailable
 from anabranch.controller.cluster import leadership
-from anabranch.controller.domain.liveness import Kind
+from anabranch.controller.domain.cluster.liveness import Kind
 from kit.cluster_world import SETTLE_S, ClusterWorld, desk_of, in_a_world
 
 NOTICED_S = 5.0

@@ -16,7 +16,7 @@ from anabranch.common.contracts.container_queries import (
 from anabranch.common.contracts.queries import DrainStore, UndrainStore
 from anabranch.common.errors import Conflict, InvalidRequest, NodeNotFound
 from anabranch.common.model.cluster import JETSTREAM, REPLICATED, Placement, PlacementState
-from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.domain.cluster.placement_actions import Replication
 from kit.cluster_world import ClusterWorld, RunningController, RunningStore, desk_of, in_a_world
 
 ELECTED_S = 4.5

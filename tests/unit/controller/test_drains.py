@@ -8,7 +8,7 @@ from anabranch.common.errors import Corrupt, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.drains import Drains
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement_actions import (
     StoreView,
 )
 

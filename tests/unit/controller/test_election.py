@@ -14,7 +14,7 @@ from anabranch.common.model.cluster import (
     Placement,
     PlacementState,
 )
-from anabranch.controller.domain.election import (
+from anabranch.controller.domain.cluster.election import (
     Answer,
     CopyEnd,
     Promised,

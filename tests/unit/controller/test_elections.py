@@ -22,7 +22,7 @@ from anabranch.common.model.cluster import (
 )
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.elections import Elected, Elections
-from anabranch.controller.domain.election import Promised
+from anabranch.controller.domain.cluster.election import Promised
 from kit.candidates import KnownCopies, refusing
 
 NODES = ("a", "b", "c")

@@ -12,10 +12,10 @@ from anabranch.common.model.cluster import (
     Placement,
     PlacementState,
 )
-from anabranch.controller.domain.explaining import Situation, StoreFacts, explain
-from anabranch.controller.domain.liveness import Hold, Kind, Member
-from anabranch.controller.domain.placement import assign
-from anabranch.controller.domain.placement_actions import Replication, StoreView
+from anabranch.controller.domain.cluster.explaining import Situation, StoreFacts, explain
+from anabranch.controller.domain.cluster.liveness import Hold, Kind, Member
+from anabranch.controller.domain.cluster.placement import assign
+from anabranch.controller.domain.cluster.placement_actions import Replication, StoreView
 
 SHARED = Placement(3, ("a",), 7, "log", PlacementState.OPEN, log_home=JETSTREAM)
 BOUND = replace(SHARED, log_home="")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.model.cluster import JETSTREAM, Placement, PlacementState, VoidLogs
-from anabranch.controller.domain.placement import assign
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement import assign
+from anabranch.controller.domain.cluster.placement_actions import (
     Create,
     EndSession,
     FailOver,
@@ -17,7 +17,7 @@ from anabranch.controller.domain.placement_actions import (
     Retarget,
     StoreView,
 )
-from anabranch.controller.domain.placement_changes import failed_over, placed_elsewhere
+from anabranch.controller.domain.cluster.placement_changes import failed_over, placed_elsewhere
 
 NAMES = ("a", "b", "c", "d", "e")
 COUNT = 8

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.common.model.cluster import LeaderRecord
-from anabranch.controller.domain.leadership import Abstain, Follow, Lead, Take, next_role
+from anabranch.controller.domain.cluster.leadership import Abstain, Follow, Lead, Take, next_role
 
 MINE = LeaderRecord("me", "mine", 4)
 OTHER = LeaderRecord("other", "theirs", 4)

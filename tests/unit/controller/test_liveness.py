@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.eventsourcing.beats import BEAT_S
-from anabranch.controller.domain.liveness import (
+from anabranch.controller.domain.cluster.liveness import (
     Hold,
     Kind,
     Liveness,

@@ -33,7 +33,7 @@ from anabranch.common.model.cluster import (
 )
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.controller.cluster.constants import settle_constants
-from anabranch.controller.domain.descriptions import PHASES, describe, phase, serving
+from anabranch.controller.domain.cluster.descriptions import PHASES, describe, phase, serving
 
 NODE = NodeRecord("node-1", Endpoint("127.0.0.1", 4000), "journal-1")
 

@@ -33,8 +33,8 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.placement_actions import Replication
-from anabranch.controller.domain.placement_changes import abandon, enable, move, unpin
+from anabranch.controller.domain.cluster.placement_actions import Replication
+from anabranch.controller.domain.cluster.placement_changes import abandon, enable, move, unpin
 from kit.candidates import KnownCopies
 from kit.known_stores import StoresKnown
 from kit.loud import loud

@@ -13,8 +13,8 @@ from anabranch.common.model.cluster import (
     Placement,
     PlacementState,
 )
-from anabranch.controller.domain.placement import assign
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement import assign
+from anabranch.controller.domain.cluster.placement_actions import (
     Action,
     Create,
     Elect,
@@ -26,8 +26,8 @@ from anabranch.controller.domain.placement_actions import (
     SetReplicas,
     StoreView,
 )
-from anabranch.controller.domain.placement_changes import placed_elsewhere
-from anabranch.controller.domain.replica_lists import choose_followers, in_sync, next_step
+from anabranch.controller.domain.cluster.placement_changes import placed_elsewhere
+from anabranch.controller.domain.cluster.replica_lists import choose_followers, in_sync, next_step
 
 LIVE = StoreView(True, log_home=REPLICATED)
 DEAD = StoreView(False, log_home=REPLICATED)

@@ -15,7 +15,7 @@ from anabranch.common.contracts.cluster import (
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.wire.messages import Appended, CreateSegment, Done, Stamp
-from anabranch.controller.domain import placement_changes
+from anabranch.controller.domain.cluster import placement_changes
 from anabranch.segstore.adapters.memory_log import MemoryFrames
 from anabranch.segstore.shell.node.placements import Placements
 from kit.live_store import LiveStore, World, live_store

@@ -13,7 +13,7 @@ from anabranch.common.contracts.elections import PromiseEpoch
 from anabranch.common.contracts.subjects import promise_request
 from anabranch.common.errors import Deposed, InvalidRequest, Overloaded, Unavailable
 from anabranch.controller.adapters.candidates import NatsCandidates, promised_in
-from anabranch.controller.domain.election import CopyEnd, Promised
+from anabranch.controller.domain.cluster.election import CopyEnd, Promised
 from anabranch.segstore.domain.log.stream.messages import NOTHING, Link
 from anabranch.segstore.ports_replica import CopyCaller, CopyHost, CopyState
 from anabranch.segstore.server import promise_door

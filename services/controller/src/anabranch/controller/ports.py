@@ -10,7 +10,7 @@ from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import StreamCut
 from anabranch.common.wire.messages import Stamp
-from anabranch.controller.domain.election import Promised
+from anabranch.controller.domain.cluster.election import Promised
 from anabranch.controller.domain.parking import ParkedCommand
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.stream.commits import Outcome

@@ -276,6 +276,11 @@ def load_report(node_id: str) -> str:
     return f"ana.load.{node_id}"
 
 
+def live_report(node_id: str) -> str:
+    """The subject of a store's live reports about partitions; `*` stands for every store."""
+    return f"ana.live.{node_id}"
+
+
 def promise_request(node_id: str) -> str:
     """The subject on which a segment store is asked to promise a container epoch (`elections`)."""
     return f"ana.copy.{node_id}.promise"

@@ -140,6 +140,14 @@ class StoredObject:
     stored_ms: int = field(default=0, compare=False)
 
 
+class ObjectWrite(NamedTuple):
+    """One write of several. `revision` 0: create; `value` b"": delete."""
+
+    key: str
+    value: bytes
+    revision: int
+
+
 class ObjectStore(Protocol):
     """One KV bucket. Keys: letters, digits, ``-``, ``_``, ``=``, ``.``."""
 
@@ -155,6 +163,15 @@ class ObjectStore(Protocol):
 
     async def delete(self, key: str, revision: int) -> None:
         """Delete if still at `revision`. Raises RevisionConflict."""
+        ...
+
+    async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        """Perform every write as `create`, `update` or `delete` does; each succeeds or fails alone.
+
+        The keys differ. Returns the new revision of each, in order; None: the object exists, or is
+        at another revision. Far cheaper than one by one. Raises Unavailable, OutcomeUnknown: then
+        any of them may have been performed.
+        """
         ...
 
     async def list(self) -> Sequence[StoredObject]:

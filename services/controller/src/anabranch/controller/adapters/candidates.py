@@ -13,7 +13,7 @@ from anabranch.common.contracts.elections import (
 )
 from anabranch.common.contracts.subjects import promise_request
 from anabranch.common.errors import Unavailable
-from anabranch.controller.domain.election import CopyEnd, Promised
+from anabranch.controller.domain.cluster.election import CopyEnd, Promised
 
 _ANSWER: TypeAdapter[PromiseAnswer] = TypeAdapter(PromiseAnswer)
 

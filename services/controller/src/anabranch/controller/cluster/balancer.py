@@ -1,7 +1,7 @@
 """Assigns containers and balances them over the stores, on the controller that leads.
 
 The balancer compares states and does not react to single changes: after every change, and every
-second, it performs the plan of `domain/placement.py`. Every write is a compare-and-set on the
+second, it performs the plan of `domain/cluster/placement.py`. Every write is a compare-and-set on the
 placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
 does nothing, even from another controller that still believes that it leads. Elections wait for
 stores, so those of a plan are held at once, after its other actions.
@@ -30,9 +30,9 @@ from anabranch.controller.cluster.elections import Elected, Elections
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placement_writes import change_placement
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.liveness import Kind, Verdict
-from anabranch.controller.domain.placement import assign
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.liveness import Kind, Verdict
+from anabranch.controller.domain.cluster.placement import assign
+from anabranch.controller.domain.cluster.placement_actions import (
     Action,
     Assignment,
     Create,
@@ -46,7 +46,7 @@ from anabranch.controller.domain.placement_actions import (
     SetReplicas,
     StoreView,
 )
-from anabranch.controller.domain.placement_changes import failed_over, placed_elsewhere
+from anabranch.controller.domain.cluster.placement_changes import failed_over, placed_elsewhere
 from anabranch.controller.metrics import FailOverCounts
 
 LOOK_S = 1.0

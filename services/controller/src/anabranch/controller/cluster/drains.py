@@ -20,7 +20,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.runtime.clock import Clock
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement_actions import (
     StoreView,
 )
 

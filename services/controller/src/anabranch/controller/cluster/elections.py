@@ -5,7 +5,7 @@ Wakes on the plan of the leading controller (`Elect`), and on an operator's uncl
     1. freeze    state ELECTING under the next container epoch, provided that the session of the
                  owner is still over, or that the owner closed the container
     2. ask       a promise of each store in the ISR, live ones first
-    3. decide    `domain/election.py`
+    3. decide    `domain/cluster/election.py`
     4. place     the winner first in the replica list, state ASSIGNED; without a winner the reason
 
 The freeze must come first. After it the former owner changes the ISR no more, so the members that
@@ -30,9 +30,9 @@ from anabranch.common.model.cluster import WAITING_FOR_OPERATOR, Placement, Plac
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.cluster.placement_writes import always, change_placement
-from anabranch.controller.domain import election as decide
-from anabranch.controller.domain.election import Answer, Silent
-from anabranch.controller.domain.replica_lists import is_replicated
+from anabranch.controller.domain.cluster import election as decide
+from anabranch.controller.domain.cluster.election import Answer, Silent
+from anabranch.controller.domain.cluster.replica_lists import is_replicated
 from anabranch.controller.ports import Candidates
 
 ASKED_AT_ONCE_MAX = 16

@@ -27,8 +27,8 @@ from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import LeaderRecord
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.cluster.membership import Membership
-from anabranch.controller.domain.leadership import Lead, Take, next_role
-from anabranch.controller.domain.liveness import Kind
+from anabranch.controller.domain.cluster.leadership import Lead, Take, next_role
+from anabranch.controller.domain.cluster.liveness import Kind
 
 LOOK_S = 1.0
 RETRY_S = 0.5

@@ -1,7 +1,7 @@
 """The members of the cluster: this controller announces itself, and watches all members' records.
 
 Owns: the records as last seen by the watches of two buckets, and the verdicts on the members
-(`domain/liveness.py` has the rules). Several times a second, it reads the records of members that
+(`domain/cluster/liveness.py` has the rules). Several times a second, it reads the records of members that
 have been silent for too long and concludes. Listeners are called after changes.
 
 A store whose record does not prove that it has the join token of the cluster is *refused*: it is no
@@ -28,7 +28,7 @@ from anabranch.common.model.cluster import ControllerRecord, NodeRecord
 from anabranch.common.model.joining import may_join
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
-from anabranch.controller.domain.liveness import (
+from anabranch.controller.domain.cluster.liveness import (
     Hold,
     Kind,
     Liveness,
@@ -38,7 +38,7 @@ from anabranch.controller.domain.liveness import (
     Standing,
     Timing,
 )
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement_actions import (
     StoreView,
 )
 

@@ -34,8 +34,8 @@ from anabranch.common.model.cluster import REPLICATED, Placement
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.cluster.elections import Elections
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain import placement_changes as decide
-from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.domain.cluster import placement_changes as decide
+from anabranch.controller.domain.cluster.placement_actions import Replication
 
 ATTEMPTS_MAX = 8
 

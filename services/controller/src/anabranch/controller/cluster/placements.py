@@ -17,7 +17,7 @@ from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
-from anabranch.controller.domain.descriptions import describe, describe_one, serving
+from anabranch.controller.domain.cluster.descriptions import describe, describe_one, serving
 
 RETRY_S = 1.0
 

@@ -22,9 +22,9 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.descriptions import PHASES, phase
-from anabranch.controller.domain.liveness import Hold, Kind, Timing
-from anabranch.controller.domain.placement_actions import Replication
+from anabranch.controller.domain.cluster.descriptions import PHASES, phase
+from anabranch.controller.domain.cluster.liveness import Hold, Kind, Timing
+from anabranch.controller.domain.cluster.placement_actions import Replication
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from anabranch.controller.wiring.surroundings import Surroundings
 

@@ -29,10 +29,10 @@ from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.domain.descriptions import JOURNAL
-from anabranch.controller.domain.explaining import Situation, StoreFacts, explain
-from anabranch.controller.domain.liveness import Kind, Member
-from anabranch.controller.domain.replica_lists import followers
+from anabranch.controller.domain.cluster.descriptions import JOURNAL
+from anabranch.controller.domain.cluster.explaining import Situation, StoreFacts, explain
+from anabranch.controller.domain.cluster.liveness import Kind, Member
+from anabranch.controller.domain.cluster.replica_lists import followers
 
 TELL_S_MAX = 2.0
 SHARED_LOGS = frozenset({JETSTREAM, REPLICATED})

@@ -11,7 +11,7 @@ from anabranch.common.model.cluster import (
     Placement,
     PlacementState,
 )
-from anabranch.controller.domain.replica_lists import in_sync
+from anabranch.controller.domain.cluster.replica_lists import in_sync
 
 JOURNAL = "journal"
 """How descriptions name the place of a log that is in its store's own journal."""

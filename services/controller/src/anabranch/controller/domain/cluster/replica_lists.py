@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from anabranch.common.model.cluster import REPLICATED, Placement, PlacementState
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement_actions import (
     Move,
     Reassign,
     Replication,

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.controller.domain import explaining_replicas as of_replicas
-from anabranch.controller.domain.liveness import Hold
-from anabranch.controller.domain.placement import FAILURES_PER_STORE, shares_log
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster import explaining_replicas as of_replicas
+from anabranch.controller.domain.cluster.liveness import Hold
+from anabranch.controller.domain.cluster.placement import FAILURES_PER_STORE, shares_log
+from anabranch.controller.domain.cluster.placement_actions import (
     Action,
     Assignment,
     Create,
@@ -22,7 +22,7 @@ from anabranch.controller.domain.placement_actions import (
     StoreView,
     may_receive,
 )
-from anabranch.controller.domain.replica_lists import in_sync, is_replicated
+from anabranch.controller.domain.cluster.replica_lists import in_sync, is_replicated
 
 
 @dataclass(frozen=True, slots=True)

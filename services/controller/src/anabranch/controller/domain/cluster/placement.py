@@ -47,7 +47,7 @@ from anabranch.common.model.cluster import (
     Placement,
     PlacementState,
 )
-from anabranch.controller.domain.placement_actions import (
+from anabranch.controller.domain.cluster.placement_actions import (
     Action,
     Create,
     Elect,
@@ -60,7 +60,7 @@ from anabranch.controller.domain.placement_actions import (
     StoreView,
     may_receive,
 )
-from anabranch.controller.domain.replica_lists import (
+from anabranch.controller.domain.cluster.replica_lists import (
     choose_followers,
     count_followers,
     drained_list,

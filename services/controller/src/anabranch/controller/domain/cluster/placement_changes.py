@@ -27,8 +27,8 @@ from anabranch.common.model.cluster import (
     PlacementState,
     VoidLogs,
 )
-from anabranch.controller.domain.placement_actions import Replication
-from anabranch.controller.domain.replica_lists import in_sync, is_replicated
+from anabranch.controller.domain.cluster.placement_actions import Replication
+from anabranch.controller.domain.cluster.replica_lists import in_sync, is_replicated
 
 
 def move(

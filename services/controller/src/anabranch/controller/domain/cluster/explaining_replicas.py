@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from anabranch.common.model.cluster import Placement
-from anabranch.controller.domain.election import LEADER_OFFLINE
-from anabranch.controller.domain.placement_actions import StoreView, may_receive
-from anabranch.controller.domain.replica_lists import in_sync, may_replicate
+from anabranch.controller.domain.cluster.election import LEADER_OFFLINE
+from anabranch.controller.domain.cluster.placement_actions import StoreView, may_receive
+from anabranch.controller.domain.cluster.replica_lists import in_sync, may_replicate
 
 Views = Mapping[str, StoreView]
 

@@ -1,0 +1,1 @@
+"""Decisions about the cluster: members, placements, SPUs, topics and partitions. Pure."""
