@@ -15,7 +15,6 @@ from anabranch.cli.top import lines
 from anabranch.cli.top.flow import Flow, Growth
 from anabranch.cli.top.listing import Listing
 from anabranch.cli.top.rotation import Rotation
-from anabranch.cli.top.topics import ask_topics
 from anabranch.cli.top.snapshot import (
     GroupLine,
     Groups,
@@ -27,6 +26,7 @@ from anabranch.cli.top.snapshot import (
     Topics,
     Work,
 )
+from anabranch.cli.top.topics import ask_topics
 from anabranch.client import Client, NotFound, Retry, ScalingType, StreamDescription
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock

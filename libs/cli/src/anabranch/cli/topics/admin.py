@@ -21,7 +21,9 @@ from anabranch.cli.topics.options import (
 from anabranch.client import Client
 from anabranch.common.contracts.topics import WAIT_S_MAX, UpdateTopic
 from anabranch.common.errors import AnabranchError, InvalidRequest, TopicNotFound
+from anabranch.common.model.assignment_file import assigned_from_json
 from anabranch.common.model.objects import TopicSpec
+from anabranch.common.model.topic_file import topic_from_mapping
 
 _HERE = Connection()
 _NEW = TopicOptions()
@@ -88,20 +90,26 @@ def create(
     run_with_client(connection, perform)
 
 
-def _wanted(
-    topic: str | None, options: TopicOptions, config: Path | None
-) -> tuple[str, TopicSpec]:
+def _wanted(topic: str | None, options: TopicOptions, config: Path | None) -> tuple[str, TopicSpec]:
     """The topic's name and spec. Raises CycloptsError, InvalidRequest."""
-    from anabranch.common.model.topic_files import assignment_in, topic_in
-
     if config is not None:
         refuse_beside("--config", iter(["[NAME]"] if topic else []))
         refuse_beside("--config", given_names(options))
-        return topic_in(text_of(config))
+        return topic_from_mapping(_loaded(text_of(config)))
     if not topic:
         raise CycloptsError(msg="Topic name is required")
     file = options.replica_assignment
-    return topic, spec_of(options, None if file is None else assignment_in(text_of(file)))
+    return topic, spec_of(options, None if file is None else assigned_from_json(text_of(file)))
+
+
+def _loaded(text: str) -> object:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        first = " ".join(str(error).split())
+        raise InvalidRequest(f"the configuration file is not YAML: {first}") from error
 
 
 def delete(
@@ -226,7 +234,9 @@ def add_partitions(
     run_with_client(connection, perform)
 
 
-def update(topic: str, /, *, options: KeepingOptions = _SAME, connection: Connection = _HERE) -> None:
+def update(
+    topic: str, /, *, options: KeepingOptions = _SAME, connection: Connection = _HERE
+) -> None:
     """Change what a topic keeps: retention, sizes, compression, deduplication.
 
     Records keep their numbers, and stored blocks their codec.

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 from cyclopts import CycloptsError, Parameter
 
-from anabranch.client.topics.values import duration_s, size_bytes
 from anabranch.common.model.objects import (
     Assigned,
-    AssignedPartition,
     Compression,
     Computed,
     Deduplication,
     TopicSpec,
 )
+from anabranch.common.model.quantities import duration_s, size_bytes
 
 DEDUP_COUNT_DEFAULT = 5
 FOREIGN_CODECS = ("gzip", "snappy", "lz4")
@@ -84,9 +83,9 @@ class TopicOptions(KeepingOptions):
         bool, Parameter(name=("--ignore-rack-assignment", "-i"), negative="")
     ] = False
     "Assign replicas without regard to the racks of the SPUs."
-    replica_assignment: Annotated[
-        Path | None, Parameter(name=("--replica-assignment", "-f"))
-    ] = None
+    replica_assignment: Annotated[Path | None, Parameter(name=("--replica-assignment", "-f"))] = (
+        None
+    )
     (
         "A JSON file with the SPU ids of each partition, the leader first: "
         '[{"id": 0, "replicas": [5001, 5002]}], or the same under "partitions".'
@@ -115,7 +114,7 @@ def refuse_beside(option: str, others: Iterator[str]) -> None:
         raise CycloptsError(msg=f"the argument '{option} <PATH>' cannot be used with '{other}'")
 
 
-def spec_of(options: TopicOptions, assigned: tuple[AssignedPartition, ...] | None) -> TopicSpec:
+def spec_of(options: TopicOptions, assigned: Assigned | None) -> TopicSpec:
     """The spec of a new topic; `assigned`: the content of the assignment file, if one is named.
 
     Raises CycloptsError for options that contradict each other, InvalidRequest.
@@ -131,6 +130,5 @@ def spec_of(options: TopicOptions, assigned: tuple[AssignedPartition, ...] | Non
         refuse_beside(
             "--replica-assignment", (name for name in given_names(options) if name in counts)
         )
-        replicas = Assigned(assigned)
+        replicas = assigned
     return TopicSpec(replicas=replicas, system=options.system, **changes(options))
-

@@ -24,7 +24,7 @@ _HERE = Connection()
 
 def register(
     *,
-    id: Annotated[int, Parameter(name=("--id", "-i"))],
+    spu_id: Annotated[int, Parameter(name=("--id", "-i"))],
     public_server: Annotated[str, Parameter(name=("--public-server", "-p"))],
     private_server: Annotated[str, Parameter(name=("--private-server", "-l"))],
     name: Annotated[str, Parameter(name=("--name", "-n"))] = "",
@@ -37,7 +37,7 @@ def register(
 
     Parameters
     ----------
-    id
+    spu_id
         Its SPU id, unique in the cluster.
     public_server
         Its endpoint for clients, as host:port.
@@ -55,7 +55,7 @@ def register(
 
     async def perform(client: Client, output: Output) -> None:
         found = await client.spus.register(
-            id,
+            spu_id,
             public=public_server,
             private=private_server,
             name=name,
@@ -71,7 +71,7 @@ def register(
 
 def unregister(
     *,
-    id: Annotated[int | None, Parameter(name=("--id", "-i"))] = None,
+    spu_id: Annotated[int | None, Parameter(name=("--id", "-i"))] = None,
     name: Annotated[str | None, Parameter(name=("--name", "-n"))] = None,
     force: Annotated[bool, Parameter(name=("--force", "-f"), negative="")] = False,
     connection: Connection = _HERE,
@@ -80,16 +80,16 @@ def unregister(
 
     Parameters
     ----------
-    id
+    spu_id
         Its SPU id.
     name
         Its name, instead of its id.
     force
         Unregister it although it holds replicas, which are then lost to the cluster.
     """
-    if id is not None and name is not None:
+    if spu_id is not None and name is not None:
         raise CycloptsError(msg="the argument '--id' cannot be used with '--name'")
-    spu = name if id is None else id
+    spu = name if spu_id is None else spu_id
     if spu is None:
         raise CycloptsError(msg="unregister needs --id or --name")
 

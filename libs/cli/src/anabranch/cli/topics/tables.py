@@ -6,12 +6,12 @@ The columns are those of Fluvio's command, so that its users find what they look
 from collections.abc import Sequence
 
 from anabranch.cli.figures import NONE, duration, moment, size
+from anabranch.common.contracts.spus import SpuGroupDescription
 from anabranch.common.contracts.topics import (
     PartitionDescription,
     PlannedMove,
     TopicDescription,
 )
-from anabranch.common.contracts.spus import SpuGroupDescription
 from anabranch.common.model.objects import (
     Assigned,
     Computed,

@@ -100,7 +100,9 @@ def partitions(found: Topics) -> Finding:
     shown = [_partition(one) for one in found.troubled] or [one.topic for one in lacking]
     text = f"{counted(missing, 'partition')} not online: {listed(shown, _NAMES_SHOWN)}"
     first = found.troubled[0].resolution if found.troubled else PartitionResolution.OFFLINE
-    return failure(text, PARTITION_REMEDIES.get(first, PARTITION_REMEDIES[PartitionResolution.OFFLINE]))
+    return failure(
+        text, PARTITION_REMEDIES.get(first, PARTITION_REMEDIES[PartitionResolution.OFFLINE])
+    )
 
 
 def _spu(one: SpuDescription) -> str:

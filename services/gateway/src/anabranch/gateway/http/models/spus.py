@@ -34,7 +34,7 @@ class PublicEndpointBody(HttpBody):
     """The endpoint for clients."""
 
     port: Port = 9005
-    ingress: Annotated[list[IngressBody], Field(max_length=16)] = []
+    ingress: Annotated[tuple[IngressBody, ...], Field(max_length=16)] = ()
     encryption: Encryption = Encryption.PLAINTEXT
 
 
