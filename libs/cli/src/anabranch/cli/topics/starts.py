@@ -1,85 +1,55 @@
-"""Where `anabranch consume` begins and ends in each partition. Pure."""
+"""Where `anabranch consume` begins in each partition. Pure."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from cyclopts import CycloptsError
 
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
-
-
-class From(StrEnum):
-    """What the number of a start counts from."""
-
-    BEGINNING = "beginning"
-    END = "end"
-    ABSOLUTE = "absolute"
-    TIME = "time"
-    COMMITTED = "committed"
+from anabranch.client.topics.offsets import Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStart:
-    """`number`: so many records after the beginning or before the end, an absolute record number,
-    or Unix milliseconds; of no meaning for a committed offset."""
+    """A start, and the words about it that continue "Consuming records from …"."""
 
-    kind: From
-    number: int = 0
-
-    @property
-    def text(self) -> str:
-        """As it continues "Consuming records …"."""
-        match self.kind:
-            case From.BEGINNING if not self.number:
-                return "starting from the beginning of log"
-            case From.BEGINNING:
-                return f"starting {self.number} from the beginning of log"
-            case From.END if not self.number:
-                return "starting from the end of log"
-            case From.END:
-                return f"starting {self.number} from the end of log"
-            case From.ABSOLUTE:
-                return f"starting at offset {self.number}"
-            case From.TIME:
-                return "starting at the given time"
-            case From.COMMITTED:
-                return "starting after the committed offset"
+    offset: Offset
+    text: str
 
 
 def start_of(
-    *,
-    beginning: int | None,
-    head: int | None,
-    tail: int | None,
-    start: str | None,
-    consumer: str | None,
+    *, beginning: int | None, head: int | None, tail: int | None, start: str | None
 ) -> ConsumeStart:
-    """The start that the options name; the end without one, or a named consumer's offset.
+    """The start that the options name; the end without one.
 
     Raises CycloptsError for two starts, or a start that is neither a number nor a time.
     """
-    named: dict[str, ConsumeStart] = {}
-    if beginning is not None:
-        named["--beginning"] = ConsumeStart(From.BEGINNING, beginning)
-    if head is not None:
-        named["--head"] = ConsumeStart(From.BEGINNING, head)
-    if tail is not None:
-        named["--tail"] = ConsumeStart(From.END, tail)
-    if start is not None:
-        named["--start"] = _absolute(start)
-    if len(named) > 1:
-        first, second, *_ = named
+    named = {
+        "--beginning": None if beginning is None else _from_beginning(beginning),
+        "--head": None if head is None else _from_beginning(head),
+        "--tail": None if tail is None else _from_end(tail),
+        "--start": None if start is None else _absolute(start),
+    }
+    found = {option: one for option, one in named.items() if one is not None}
+    if len(found) > 1:
+        first, second, *_ = found
         raise CycloptsError(msg=f"the argument '{first}' cannot be used with '{second}'")
-    if any(one.number < 0 for one in named.values()):
-        raise CycloptsError(msg=f"{next(iter(named))} counts records from 0 on")
-    if named:
-        return next(iter(named.values()))
-    return ConsumeStart(From.COMMITTED) if consumer else ConsumeStart(From.END)
+    return next(iter(found.values()), _from_end(0))
+
+
+def _from_beginning(count: int) -> ConsumeStart:
+    number = f"{count} " if count else ""
+    text = f"starting {number}from the beginning of log"
+    return ConsumeStart(Offset.from_beginning(count), text)
+
+
+def _from_end(count: int) -> ConsumeStart:
+    number = f"{count} " if count else ""
+    return ConsumeStart(Offset.from_end(count), f"starting {number}from the end of log")
 
 
 def _absolute(text: str) -> ConsumeStart:
     if text.isdecimal():
-        return ConsumeStart(From.ABSOLUTE, int(text))
+        return ConsumeStart(Offset.absolute(int(text)), f"starting at offset {text}")
     if looks_like_time(text):
-        return ConsumeStart(From.TIME, parse_time(text))
+        return ConsumeStart(Offset.at(parse_time(text)), f"starting at {text}")
     raise CycloptsError(msg=f"--start {text!r} is neither a record number nor a time")

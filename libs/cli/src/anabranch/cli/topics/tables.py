@@ -6,6 +6,7 @@ The columns are those of Fluvio's command, so that its users find what they look
 from collections.abc import Sequence
 
 from anabranch.cli.figures import NONE, duration, moment, size
+from anabranch.client.topics.consumers import ConsumerOffset
 from anabranch.common.contracts.spus import SpuGroupDescription
 from anabranch.common.contracts.topics import (
     PartitionDescription,
@@ -173,6 +174,7 @@ def _place(host: str, port: int, encryption: str) -> str:
     return f"{shown}:{port}" + ("" if encryption == "plaintext" else f" ({encryption})")
 
 
-def seen(unix_ms: int) -> str:
-    """The time at which a consumer was seen last."""
-    return moment(unix_ms) if unix_ms > 0 else NONE
+def consumer_row(one: ConsumerOffset) -> tuple[str, ...]:
+    """Same order as `CONSUMER_COLUMNS`."""
+    seen = moment(one.last_seen_ms) if one.last_seen_ms > 0 else NONE
+    return one.consumer, one.topic, str(one.partition), known(one.offset), seen
