@@ -220,7 +220,7 @@ def add_partitions(
         try:
             changed = await client.topics.add_partitions(topic, count, wait_s=waiting.seconds)
         except TopicNotFound as error:
-            raise TopicNotFound(f'topic "{topic}" not found', **error.fields) from error
+            raise TopicNotFound(f'topic "{topic}" not found', topic=topic) from error
         first = changed.partition_count - count
         found = [one for one in await client.topics.partitions(topic) if one.partition >= first]
         if output.for_programs:
