@@ -49,7 +49,7 @@ class ProduceOptions:
     partition: Annotated[int | None, Parameter(name=("--partition", "-p"))] = None
     "Send all records to this partition, whatever their keys are."
     compression: Annotated[str | None, Parameter(validator=_check_codec)] = None
-    "none or zstd; by default what the topic asks for."
+    "none or zstd; by default the codec of the topic."
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     "Both mean the same: a record is acknowledged when every in-sync copy has it."
 
