@@ -9,7 +9,7 @@ function and a row in the store's table of answers.
 
 Every control request carries the stamp {incarnation, revision} of the aggregate decision that
 it performs; a container refuses older ones (StaleRequest). Requests about transient segments, and
-their merge, carry `NO_DECISION`.
+their merge, carry `NO_DECISION`, and so do changes of attributes that a client makes for itself.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from anabranch.common.wire.replies import (
     AppendSetup,
     AttributeValues,
     Done,
+    EventLocated,
     OffsetLocated,
     Sealed,
     SegmentCreated,
@@ -123,6 +124,7 @@ class MergeSegments(Request, frozen=True, kw_only=True):
 class UpdateAttributes(Request, frozen=True, kw_only=True):
     """Perform all updates or none. → Done; repeated → Done.
 
+    The store neither compares nor keeps the stamp `NO_DECISION`, which clients send.
     `request_number` counts the requests of `client_id` (16 bytes) on the segment from 1 without
     gaps, in one sequence with the events that are appended under this id. AttributeMismatch
     names the attribute whose value forbids the update.
@@ -163,6 +165,19 @@ class LocateTime(Request, frozen=True, kw_only=True):
     """
 
     time_ms: int
+
+
+class LocateEvent(Request, frozen=True, kw_only=True):
+    """→ EventLocated: the last known append boundary with at most `event_index` events before it.
+
+    Events are counted from 0 over the life of the segment, and truncation does not change their
+    numbers. The caller reads from the boundary and skips the events before the wanted one. For
+    appends that only tier 2 has, the boundary may lie up to 64 KiB, or one append, too early,
+    because chunks list one boundary per 64 KiB. A number at or above the segment's event count is
+    located at the segment's end. RecordEvicted: a truncation has removed the event.
+    """
+
+    event_index: int
 
 
 class SetupAppend(Request, frozen=True, kw_only=True):
@@ -330,5 +345,6 @@ REQUESTS = (
     RequestKind(29, GetEntries, TableRead),
     RequestKind(30, ScanEntries, TableRead),
     RequestKind(31, DescribeTable, TableDescribed),
+    RequestKind(32, LocateEvent, EventLocated, "locate_event"),
 )
 """Every request and its reply; a `Failed` may come instead."""

@@ -155,9 +155,10 @@ def decide_delete(
 
 
 def decide_truncate(
-    known: Known, request: TruncateSegment, lower: int, now_ms: int
+    known: Known, request: TruncateSegment, lower: int, now_ms: int, event_count: int = -1
 ) -> TruncateOperation | NoChange:
-    """`lower` is the nearest known append boundary at or below the offset.
+    """`lower` is the nearest known append boundary at or below the offset, and `event_count` the
+    number of events before the offset, -1 if it is not known.
 
     The start never decreases; sealed segments may be truncated too. Raises InvalidRequest,
     StaleRequest, SegmentNotFound, NotAtBoundary.
@@ -184,7 +185,7 @@ def decide_truncate(
             "the offset is not an append boundary",
             segment=segment, offset=offset, lower=lower,
         )  # fmt: skip
-    return TruncateOperation(segment, stamp, now_ms, offset)
+    return TruncateOperation(segment, stamp, now_ms, offset, event_count)
 
 
 def decide_attributes(
@@ -192,11 +193,12 @@ def decide_attributes(
 ) -> AttributesOperation | Duplicate:
     """`last` is the client's last stored number in this segment, 0 if it is unknown.
 
-    Works on sealed segments too. Raises InvalidRequest, StaleRequest, SegmentNotFound, EventGap,
-    WriterExpired, and the errors of `change_attributes`.
+    Works on sealed segments too. The stamp `NO_DECISION` is not compared. Raises InvalidRequest,
+    StaleRequest, SegmentNotFound, EventGap, WriterExpired, and the errors of `change_attributes`.
     """
     check_stamp(kind_of(known, request.segment), request.segment, request.stamp)
-    check_not_stale(known, request.segment, request.stamp)
+    if request.stamp != NO_DECISION:
+        check_not_stale(known, request.segment, request.stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, request.segment)
     number = request.request_number

@@ -368,7 +368,7 @@ class Container:
                 events=request.count, bytes=len(payload),
             )  # fmt: skip
         try:
-            length = self._append(session, request, payload)
+            length, event_count = self._append(session, request, payload)
         except AnabranchError as error:
             self.metrics.refuse(error.code)
             self._sessions.end(session)
@@ -377,12 +377,15 @@ class Container:
                 end_failed(span, error)
             return
         last = request.first_event_number + request.count - 1
-        self._gate.hold(HeldAck(self._pending.sequence, session, request_id, last, length))
+        self._gate.hold(
+            HeldAck(self._pending.sequence, session, request_id, last, length, event_count)
+        )
         if span is not None:
             self._spans.hold(self._pending.sequence, span)
 
-    def _append(self, session: AppendSession, request: Append, payload: bytes) -> int:
-        """Returns the segment's length after the append."""
+    def _append(self, session: AppendSession, request: Append, payload: bytes) -> tuple[int, int]:
+        """Returns the segment's length and event count after the append; -1 for the count if the
+        append is a repetition."""
         if not session.alive:
             raise SessionEnded("the append session has ended", segment=session.segment)
         state = self._pending.living(session.number)
@@ -392,7 +395,9 @@ class Container:
         now_ms = self._around.clock.now_ms()
         decision = decide_append(state, last, session.writer_id, request, payload, now_ms=now_ms)
         self._perform(decision)
-        return state.length + (0 if isinstance(decision, Duplicate) else len(payload))
+        if isinstance(decision, Duplicate):
+            return state.length, -1
+        return state.length + len(payload), state.event_count + decision.event_count
 
     def end_session(self, session: AppendSession) -> None:
         """End the session, because its connection is gone."""

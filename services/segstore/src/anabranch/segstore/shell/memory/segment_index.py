@@ -28,6 +28,12 @@ from anabranch.segstore.shell.memory.segment_contents import Contents, FlushUnde
 ReadFrame = Callable[[LogAddress], bytes]
 
 
+def moved_by(base: int, extent: TieredExtent) -> TieredExtent:
+    """The extent in the segment that its own was merged into at `base`, whose events before it are
+    not known; with `base` 0, which no merge into a segment with events has, the extent itself."""
+    return TieredExtent(extent.start + base, extent.ref) if base else extent
+
+
 class SegmentIndex:
     """One segment's extents, pieces and append boundaries."""
 
@@ -122,7 +128,7 @@ class SegmentIndex:
 
     def adopt(self, extents: Iterable[TieredExtent], base: int) -> None:
         """Add these extents of a merged segment, which began at `base` of this one."""
-        adopted = [TieredExtent(extent.start + base, extent.ref) for extent in extents]
+        adopted = [moved_by(base, extent) for extent in extents]
         self._adopted += adopted
         self.add_tiered(adopted)
 
@@ -339,6 +345,44 @@ class SegmentIndex:
         stop = bisect_left(self._extent_starts, end)
         found = self._extents[at:stop] if start < end else []
         return [extent for extent in found if extent.start + extent.ref.length > start]
+
+    def events_from(self, offset: int) -> int:
+        """The events of the appends that end after `offset`, a boundary in the pieces; -1: not
+        known, because only tier 2 has some of these bytes."""
+        reached = self.length
+        for piece in reversed(self._pieces):
+            if reached <= offset or piece.end != reached:
+                break
+            reached = piece.start
+        if reached > offset:
+            return -1
+        return sum(self._events[bisect_right(self._ends, offset) :])
+
+    def boundary_of_event(self, offset: int, event_index: int) -> tuple[int, int]:
+        """(the last boundary from `offset`, one in the pieces, on with at most `event_index` events
+        since `offset`, these events)."""
+        at, count = bisect_right(self._ends, offset), 0
+        for piece in self._pieces[max(bisect_right(self._piece_starts, offset) - 1, 0) :]:
+            stop = piece.first + piece.count - self._first
+            of_piece = sum(self._events[at:stop])
+            if count + of_piece > event_index:
+                break
+            count, at = count + of_piece, max(at, stop)
+        while count + self._events[at] <= event_index:
+            count, at = count + self._events[at], at + 1
+        return (max(self._ends[at - 1], offset) if at else offset), count
+
+    def tiered_stretches(self) -> tuple[int, tuple[TieredExtent, ...], dict[int, int]]:
+        """(the end of the last extent, the extents, the events between extents that are not
+        adjacent, by the start of the second one)."""
+        reached = min([self.start, *self._extent_starts[:1]])
+        gaps: dict[int, int] = {}
+        for extent in self._extents:
+            if extent.start != reached:
+                first, stop = (bisect_right(self._ends, end) for end in (reached, extent.start))
+                gaps[extent.start] = sum(self._events[first:stop])
+            reached = extent.start + extent.ref.length
+        return max(reached, self.start), tuple(self._extents), gaps
 
     @property
     def adopted(self) -> tuple[TieredExtent, ...]:
