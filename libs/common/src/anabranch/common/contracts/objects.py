@@ -1,9 +1,10 @@
-"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema number.
+"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema.
 
 Each kind has a bucket; the key is the object's name. A decoder refuses newer schemas by name and
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -12,7 +13,12 @@ import msgspec
 from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
+    Assigned,
+    AssignedPartition,
     ClusterObject,
+    Compression,
+    Computed,
+    Deduplication,
     PartitionSpec,
     PartitionStatus,
     SpuGroupSpec,
@@ -48,6 +54,48 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
     deleting: bool = False
 
 
+class _TopicSpecWire(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec`: assigned replicas are a list, computed ones an object."""
+
+    replicas: Computed | tuple[AssignedPartition, ...]
+    retention_s: int
+    segment_size_bytes: int
+    partition_size_max_bytes: int
+    compression: Compression
+    deduplication: Deduplication | None = None
+    system: bool = False
+
+
+def _topic_spec_out(spec: TopicSpec) -> _TopicSpecWire:
+    replicas = spec.replicas
+    return _TopicSpecWire(
+        replicas.partitions if isinstance(replicas, Assigned) else replicas,
+        spec.retention_s,
+        spec.segment_size_bytes,
+        spec.partition_size_max_bytes,
+        spec.compression,
+        spec.deduplication,
+        spec.system,
+    )
+
+
+def _topic_spec_in(wire: _TopicSpecWire) -> TopicSpec:
+    replicas = wire.replicas
+    return TopicSpec(
+        replicas if isinstance(replicas, Computed) else Assigned(replicas),
+        wire.retention_s,
+        wire.segment_size_bytes,
+        wire.partition_size_max_bytes,
+        wire.compression,
+        wire.deduplication,
+        wire.system,
+    )
+
+
+def _same(spec: Any) -> Any:
+    return spec
+
+
 class _Head(msgspec.Struct, frozen=True):
     schema_number: int
 
@@ -64,14 +112,16 @@ class ObjectKind(Generic[S, T]):
     """As users read it."""
     bucket: str
     schema_number: int
-    decoder: "msgspec.json.Decoder[_Wire[S, T]]"
+    decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
+    spec_out: Callable[[S], Any] = _same
+    spec_in: Callable[[Any], S] = _same
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                found.spec,
+                self.spec_out(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -97,7 +147,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            wire.spec,
+            self.spec_in(wire.spec),
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -117,8 +167,9 @@ SPU_GROUP: ObjectKind[SpuGroupSpec, SpuGroupStatus] = ObjectKind(
     "SPU group", SPU_GROUPS_BUCKET, 1, _decoder(_Wire[SpuGroupSpec, SpuGroupStatus])
 )
 TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
-    "topic", TOPICS_BUCKET, 1, _decoder(_Wire[TopicSpec, TopicStatus])
-)
+    "topic", TOPICS_BUCKET, 1, _decoder(_Wire[_TopicSpecWire, TopicStatus]),
+    _topic_spec_out, _topic_spec_in,
+)  # fmt: skip
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])
 )
