@@ -1,4 +1,4 @@
-"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema.
+"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema number.
 
 Each kind has a bucket; the key is the object's name. A decoder refuses newer schemas by name and
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.
@@ -14,7 +14,6 @@ from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
     Assigned,
-    AssignedPartition,
     ClusterObject,
     Compression,
     Computed,
@@ -46,6 +45,8 @@ TOPIC_CONTAINERS_KEY = "topic-containers"
 
 
 class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
+    """`spec` may be in a form of its own: see `ObjectKind.stored_spec`."""
+
     schema_number: int
     spec: S
     status: T
@@ -54,50 +55,49 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
     deleting: bool = False
 
 
-class _TopicSpecWire(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A `TopicSpec`: assigned replicas are a list, computed ones an object."""
+class _Head(msgspec.Struct, frozen=True):
+    schema_number: int
 
-    replicas: Computed | tuple[AssignedPartition, ...]
+
+class _StoredTopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec`; either `computed` or `assigned` is set, because JSON names no types."""
+
     retention_s: int
     segment_size_bytes: int
     partition_size_max_bytes: int
     compression: Compression
+    computed: Computed | None = None
+    assigned: Assigned | None = None
     deduplication: Deduplication | None = None
     system: bool = False
 
+    @classmethod
+    def of(cls, spec: TopicSpec) -> "_StoredTopicSpec":
+        replicas = spec.replicas
+        return cls(
+            spec.retention_s,
+            spec.segment_size_bytes,
+            spec.partition_size_max_bytes,
+            spec.compression,
+            replicas if isinstance(replicas, Computed) else None,
+            replicas if isinstance(replicas, Assigned) else None,
+            spec.deduplication,
+            spec.system,
+        )
 
-def _topic_spec_out(spec: TopicSpec) -> _TopicSpecWire:
-    replicas = spec.replicas
-    return _TopicSpecWire(
-        replicas.partitions if isinstance(replicas, Assigned) else replicas,
-        spec.retention_s,
-        spec.segment_size_bytes,
-        spec.partition_size_max_bytes,
-        spec.compression,
-        spec.deduplication,
-        spec.system,
-    )
-
-
-def _topic_spec_in(wire: _TopicSpecWire) -> TopicSpec:
-    replicas = wire.replicas
-    return TopicSpec(
-        replicas if isinstance(replicas, Computed) else Assigned(replicas),
-        wire.retention_s,
-        wire.segment_size_bytes,
-        wire.partition_size_max_bytes,
-        wire.compression,
-        wire.deduplication,
-        wire.system,
-    )
-
-
-def _same(spec: Any) -> Any:
-    return spec
-
-
-class _Head(msgspec.Struct, frozen=True):
-    schema_number: int
+    def spec(self) -> TopicSpec:
+        replicas = self.computed or self.assigned
+        if replicas is None:
+            raise msgspec.ValidationError("the spec of a topic names no replicas")
+        return TopicSpec(
+            replicas,
+            self.retention_s,
+            self.segment_size_bytes,
+            self.partition_size_max_bytes,
+            self.compression,
+            self.deduplication,
+            self.system,
+        )
 
 
 _heads = msgspec.json.Decoder(_Head)
@@ -113,15 +113,16 @@ class ObjectKind(Generic[S, T]):
     bucket: str
     schema_number: int
     decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
-    spec_out: Callable[[S], Any] = _same
-    spec_in: Callable[[Any], S] = _same
+    stored_spec: Callable[[S], object] = lambda spec: spec
+    """The spec in the form in which it is stored, and its inverse."""
+    spec_of: Callable[[Any], S] = lambda stored: cast("S", stored)
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                self.spec_out(found.spec),
+                self.stored_spec(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -139,6 +140,7 @@ class ObjectKind(Generic[S, T]):
                     name=stored.key, found=schema, supported=self.schema_number,
                 )  # fmt: skip
             wire = self.decoder.decode(stored.value)
+            spec = self.spec_of(wire.spec)
         except MALFORMED as error:
             raise Corrupt(
                 f"a stored {self.word} is damaged",
@@ -147,7 +149,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            self.spec_in(wire.spec),
+            spec,
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -167,9 +169,13 @@ SPU_GROUP: ObjectKind[SpuGroupSpec, SpuGroupStatus] = ObjectKind(
     "SPU group", SPU_GROUPS_BUCKET, 1, _decoder(_Wire[SpuGroupSpec, SpuGroupStatus])
 )
 TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
-    "topic", TOPICS_BUCKET, 1, _decoder(_Wire[_TopicSpecWire, TopicStatus]),
-    _topic_spec_out, _topic_spec_in,
-)  # fmt: skip
+    "topic",
+    TOPICS_BUCKET,
+    1,
+    _decoder(_Wire[_StoredTopicSpec, TopicStatus]),
+    _StoredTopicSpec.of,
+    _StoredTopicSpec.spec,
+)
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])
 )
