@@ -4,6 +4,7 @@ Each kind has a bucket; the key is the object's name. A decoder refuses newer sc
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -12,7 +13,11 @@ import msgspec
 from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
+    Assigned,
     ClusterObject,
+    Compression,
+    Computed,
+    Deduplication,
     PartitionSpec,
     PartitionStatus,
     SpuGroupSpec,
@@ -48,6 +53,54 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
     deleting: bool = False
 
 
+class _TopicSpecWire(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec` with one field for each kind of assignment, exactly one of which is set."""
+
+    retention_s: int
+    segment_size_bytes: int
+    partition_size_max_bytes: int
+    computed: Computed | None = None
+    assigned: Assigned | None = None
+    compression: Compression = Compression.ANY
+    deduplication: Deduplication | None = None
+    system: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.computed is None) == (self.assigned is None):
+            raise ValueError("a topic's replicas are either computed or assigned")
+
+    @staticmethod
+    def of(spec: TopicSpec) -> "_TopicSpecWire":
+        replicas = spec.replicas
+        return _TopicSpecWire(
+            retention_s=spec.retention_s,
+            segment_size_bytes=spec.segment_size_bytes,
+            partition_size_max_bytes=spec.partition_size_max_bytes,
+            computed=replicas if isinstance(replicas, Computed) else None,
+            assigned=replicas if isinstance(replicas, Assigned) else None,
+            compression=spec.compression,
+            deduplication=spec.deduplication,
+            system=spec.system,
+        )
+
+    def spec(self) -> TopicSpec:
+        replicas = self.computed or self.assigned
+        assert replicas is not None
+        return TopicSpec(
+            replicas=replicas,
+            retention_s=self.retention_s,
+            segment_size_bytes=self.segment_size_bytes,
+            partition_size_max_bytes=self.partition_size_max_bytes,
+            compression=self.compression,
+            deduplication=self.deduplication,
+            system=self.system,
+        )
+
+
+def _same(spec: Any) -> Any:
+    return spec
+
+
 class _Head(msgspec.Struct, frozen=True):
     schema_number: int
 
@@ -64,14 +117,16 @@ class ObjectKind(Generic[S, T]):
     """As users read it."""
     bucket: str
     schema_number: int
-    decoder: "msgspec.json.Decoder[_Wire[S, T]]"
+    decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
+    spec_to_wire: Callable[[S], Any] = _same
+    spec_from_wire: Callable[[Any], S] = _same
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                found.spec,
+                self.spec_to_wire(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -97,7 +152,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            wire.spec,
+            self.spec_from_wire(wire.spec),
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -117,7 +172,12 @@ SPU_GROUP: ObjectKind[SpuGroupSpec, SpuGroupStatus] = ObjectKind(
     "SPU group", SPU_GROUPS_BUCKET, 1, _decoder(_Wire[SpuGroupSpec, SpuGroupStatus])
 )
 TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
-    "topic", TOPICS_BUCKET, 1, _decoder(_Wire[TopicSpec, TopicStatus])
+    "topic",
+    TOPICS_BUCKET,
+    1,
+    _decoder(_Wire[_TopicSpecWire, TopicStatus]),
+    _TopicSpecWire.of,
+    _TopicSpecWire.spec,
 )
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])
