@@ -4,6 +4,7 @@ Each kind has a bucket; the key is the object's name. A decoder refuses newer sc
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -12,7 +13,12 @@ import msgspec
 from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
+    Assigned,
+    AssignedPartition,
     ClusterObject,
+    Compression,
+    Computed,
+    Deduplication,
     PartitionSpec,
     PartitionStatus,
     SpuGroupSpec,
@@ -48,6 +54,50 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
     deleting: bool = False
 
 
+class _TopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec` as stored. One of `computed` and `assigned` is set, because msgspec knows no
+    unions of dataclasses."""
+
+    retention_s: int
+    segment_size_bytes: int
+    partition_size_max_bytes: int
+    compression: Compression
+    computed: Computed | None = None
+    assigned: tuple[AssignedPartition, ...] | None = None
+    deduplication: Deduplication | None = None
+    system: bool = False
+
+    @classmethod
+    def of(cls, spec: TopicSpec) -> "_TopicSpec":
+        replicas = spec.replicas
+        return cls(
+            spec.retention_s,
+            spec.segment_size_bytes,
+            spec.partition_size_max_bytes,
+            spec.compression,
+            replicas if isinstance(replicas, Computed) else None,
+            replicas.partitions if isinstance(replicas, Assigned) else None,
+            spec.deduplication,
+            spec.system,
+        )
+
+    def spec(self) -> TopicSpec:
+        assigned = Assigned(self.assigned) if self.assigned is not None else None
+        return TopicSpec(
+            self.computed or assigned or Computed(),
+            self.retention_s,
+            self.segment_size_bytes,
+            self.partition_size_max_bytes,
+            self.compression,
+            self.deduplication,
+            self.system,
+        )
+
+
+def _same(spec: Any) -> Any:
+    return spec
+
+
 class _Head(msgspec.Struct, frozen=True):
     schema_number: int
 
@@ -64,14 +114,17 @@ class ObjectKind(Generic[S, T]):
     """As users read it."""
     bucket: str
     schema_number: int
-    decoder: "msgspec.json.Decoder[_Wire[S, T]]"
+    decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
+    to_wire: Callable[[S], Any] = _same
+    """The spec in the form that is stored."""
+    from_wire: Callable[[Any], S] = _same
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                found.spec,
+                self.to_wire(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -97,7 +150,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            wire.spec,
+            self.from_wire(wire.spec),
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -117,7 +170,12 @@ SPU_GROUP: ObjectKind[SpuGroupSpec, SpuGroupStatus] = ObjectKind(
     "SPU group", SPU_GROUPS_BUCKET, 1, _decoder(_Wire[SpuGroupSpec, SpuGroupStatus])
 )
 TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
-    "topic", TOPICS_BUCKET, 1, _decoder(_Wire[TopicSpec, TopicStatus])
+    "topic",
+    TOPICS_BUCKET,
+    1,
+    _decoder(_Wire[_TopicSpec, TopicStatus]),
+    to_wire=_TopicSpec.of,
+    from_wire=_TopicSpec.spec,
 )
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])
