@@ -105,9 +105,7 @@ class Backing:
     async def perform(self, commands: Sequence[BackingCommand]) -> None:
         """Post the commands that are not on their way already. Raises Unavailable."""
         now_s = self._clock.monotonic()
-        self._posted = {
-            name: at_s for name, at_s in self._posted.items() if now_s - at_s < AGAIN_S
-        }
+        self._posted = {name: at_s for name, at_s in self._posted.items() if now_s - at_s < AGAIN_S}
         scope = self._streams.scope(TOPIC_SCOPE)
         wanted = [made for one in commands if (made := self._made(one)) is not None]
         if wanted and (scope is None or not scope.state.is_live):

@@ -94,7 +94,9 @@ class Reconciler:
             with self._containment.contained(JOB, self._name, park_at=0):
                 again = await self._step(full)
         except AnabranchError as error:
-            _log.warning("a step of a controller failed, retrying", job=self._name, error=str(error))
+            _log.warning(
+                "a step of a controller failed, retrying", job=self._name, error=str(error)
+            )
         self.steps += 1
         if again is None:
             self._led = False  # The next step looks at everything.

@@ -93,9 +93,7 @@ class Shelf(Generic[S, T]):
             if wanted == found:
                 return found
             try:
-                revision = await self.stored.update(
-                    key, self.kind.to_bytes(wanted), found.revision
-                )
+                revision = await self.stored.update(key, self.kind.to_bytes(wanted), found.revision)
             except RevisionConflict:
                 continue
             return replace(wanted, revision=revision)

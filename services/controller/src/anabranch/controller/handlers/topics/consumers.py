@@ -5,6 +5,7 @@ be listed. A name belongs to an incarnation of the topic and is forgotten with i
 """
 
 import re
+from contextlib import suppress
 
 from anabranch.common.contracts import topics as contracts
 from anabranch.common.contracts.base import Contract
@@ -30,10 +31,8 @@ async def name_consumer(desk: TopicDesk, query: contracts.NameConsumer) -> Contr
         created_ms=desk.clock.now_ms(),
     )
     if await desk.consumers.get(key) is None:
-        try:
+        with suppress(ObjectExists):  # another client of the consumer was faster
             await desk.consumers.create(key, named.to_bytes())
-        except ObjectExists:
-            pass  # another client of the consumer was faster
     return contracts.ConsumerNamed(incarnation=topic.incarnation)
 
 
@@ -43,10 +42,8 @@ async def forget_consumer(desk: TopicDesk, query: contracts.ForgetConsumer) -> C
     topic = await found_topic(desk, query.topic)
     found = await desk.consumers.get(_key(topic, query.consumer))
     if found is not None:
-        try:
+        with suppress(RevisionConflict):  # another client forgot it
             await desk.consumers.delete(found.key, found.revision)
-        except RevisionConflict:
-            pass  # another client forgot it
     return contracts.ConsumerNamed(incarnation=topic.incarnation)
 
 

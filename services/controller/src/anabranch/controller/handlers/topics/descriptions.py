@@ -59,7 +59,9 @@ def described_topic(topic: Topic, partitions_online: int) -> TopicDescription:
 
 def count_online(topic: Topic, partitions: Mapping[str, Partition]) -> int:
     """How many partitions of this incarnation of the topic are online."""
-    found = (partitions.get(partition_key(topic.key, at)) for at in range(replica_counts(topic.spec)[0]))
+    found = (
+        partitions.get(partition_key(topic.key, at)) for at in range(replica_counts(topic.spec)[0])
+    )
     return sum(
         one is not None
         and one.incarnation == topic.incarnation
@@ -100,9 +102,7 @@ def described_partition(
         size_bytes=-2 if live is None else live.size_bytes,
         base=-1 if live is None else live.base,
         leader_live=_live(status.leader, live) if status.leader != UNKNOWN_SPU else None,
-        followers_live=tuple(
-            _live(one, live if one in status.lrs else None) for one in followers
-        ),
+        followers_live=tuple(_live(one, live if one in status.lrs else None) for one in followers),
         deleting=partition.deleting,
     )
 

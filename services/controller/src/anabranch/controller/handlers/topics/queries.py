@@ -106,9 +106,7 @@ def _partitions(
 async def list_spus(desk: TopicDesk, query: spu_contracts.ListSpus) -> Contract:
     """The SPUs by id, then the refused stores. Raises InvalidRequest, Unavailable."""
     at = number_in(query.page_token) or 0
-    described = described_spus(
-        desk.spus.objects.values(), desk.refused(), custom_only=query.custom
-    )
+    described = described_spus(desk.spus.objects.values(), desk.refused(), custom_only=query.custom)
     page, more = page_of(described[at:], query.page_size)
     return spu_contracts.SpuList(spus=page, next_page_token=str(at + len(page)) if more else "")
 

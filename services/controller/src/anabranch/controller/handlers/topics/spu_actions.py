@@ -1,4 +1,4 @@
-"""Actions on SPUs and SPU groups: register and unregister custom SPUs; create, scale, delete groups.
+"""Actions on SPUs and SPU groups: register, unregister; create, scale, delete.
 
 The id of an SPU is unique over all SPUs, but the key of the object is its name. A registration
 therefore lists the SPUs before and after it stores its own; of two with one id, the later one takes
@@ -6,6 +6,7 @@ itself back.
 """
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.common.contracts import spus as contracts
@@ -30,6 +31,7 @@ from anabranch.common.model.objects import (
     SpuStatus,
     SpuType,
 )
+from anabranch.controller.cluster.topics.shelf import ATTEMPTS_MAX
 from anabranch.controller.handlers.desk.topics import TopicDesk
 from anabranch.controller.handlers.topics.descriptions import described_group, described_spu
 
@@ -97,17 +99,20 @@ async def _require_first(desk: TopicDesk, spu: Spu) -> None:
     for found in await _stored_spus(desk):
         is_other = found.key != spu.key and found.spec.spu_id == spu.spec.spu_id
         if is_other and found.revision < spu.revision:
-            try:
-                await desk.spus.stored.delete(spu.key, spu.revision)
-            except RevisionConflict:
-                pass  # its status has changed; the group's or SPU's controller tells the conflict
+            for _ in range(ATTEMPTS_MAX):
+                newest = await desk.spus.read(spu.key)
+                if newest is None or newest.spec != spu.spec:
+                    break
+                with suppress(RevisionConflict):  # its status has changed meanwhile
+                    await desk.spus.stored.delete(spu.key, newest.revision)
+                    break
             raise _defined(spu)
 
 
 async def unregister_spu(desk: TopicDesk, query: contracts.UnregisterSpu) -> Contract:
     """Forget a custom SPU. Raises SpuNotFound, Conflict, Unavailable, OutcomeUnknown."""
     name = query.name or await _name_of(desk, query.spu_id)
-    for _ in range(8):
+    for _ in range(ATTEMPTS_MAX):
         found = await desk.spus.read(name)
         if found is None:
             raise SpuNotFound("SPU not found", spu=name)

@@ -16,14 +16,13 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.objects import (
     Compression,
-    Computed,
     Topic,
     TopicResolution,
     TopicSpec,
     TopicStatus,
 )
-from anabranch.common.model.topics import INCARNATION_LENGTH, PARTITION_COUNT_MAX, topic_name
-from anabranch.controller.domain.cluster.validation import check_topic
+from anabranch.common.model.topics import INCARNATION_LENGTH, topic_name
+from anabranch.controller.domain.cluster.topic_checks import grown, require_valid
 from anabranch.controller.handlers.desk.topics import TopicDesk
 from anabranch.controller.handlers.topics.descriptions import count_online, described_topic
 from anabranch.controller.handlers.topics.queries import describe, no_topic
@@ -41,7 +40,7 @@ async def create_topic(desk: TopicDesk, query: contracts.CreateTopic) -> Contrac
     """
     name = topic_name(query.topic)
     await _require_free(desk, name)
-    check_topic(name, query.spec)
+    require_valid(name, query.spec)
     topic = Topic(name, query.spec, TopicStatus())
     if query.dry_run:
         return contracts.TopicCreated(topic=described_topic(topic, 0))
@@ -137,15 +136,9 @@ async def add_partitions(desk: TopicDesk, query: contracts.AddPartitions) -> Con
     name = topic_name(query.topic)
 
     def decide(found: Topic | None) -> Topic:
-        topic = _changeable(found, name)
-        if not isinstance(topic.spec.replicas, Computed):
-            raise InvalidTopic("invalid replica type", topic=name, why="invalid replica type")
-        count = topic.spec.replicas.partitions + query.count
-        if count > PARTITION_COUNT_MAX:
-            why = f"a topic has at most {PARTITION_COUNT_MAX} partitions"
-            raise InvalidTopic(why, topic=name, why=why)
-        replicas = replace(topic.spec.replicas, partitions=count)
-        return replace(topic, spec=replace(topic.spec, replicas=replicas))
+        if found is None or found.deleting:
+            raise no_topic(name)
+        return replace(found, spec=grown(name, found.spec, query.count))
 
     topic = await desk.topics.change(name, decide)
     await _provisioned(desk, topic, query.wait_s)
@@ -160,7 +153,7 @@ async def update_topic(desk: TopicDesk, query: contracts.UpdateTopic) -> Contrac
     def decide(found: Topic | None) -> Topic:
         topic = _changeable(found, name)
         spec = _updated(topic.spec, query)
-        check_topic(name, spec)
+        require_valid(name, spec)
         return replace(topic, spec=spec)
 
     topic = await desk.topics.change(name, decide)
