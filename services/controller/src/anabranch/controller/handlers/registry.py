@@ -111,7 +111,8 @@ ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 
 SLOW = frozenset(
     {
-        *ACTIONS, *topic_tables.SLOW, "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks",
+        *ACTIONS, *topic_tables.SLOW,
+        "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks",
         "watermark_status", "explain_scaling", "describe_segment",
     }
 )  # fmt: skip

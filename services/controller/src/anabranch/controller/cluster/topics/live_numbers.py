@@ -68,9 +68,9 @@ class LiveNumbers:
     def learn(self, report: LiveReport) -> None:
         """Keep what the report says, unless a newer one of its store is known."""
         before = self._stores.get(report.node_id)
-        if before is not None and before.session == report.session:
-            if report.sequence <= before.sequence:
-                return
+        is_same_session = before is not None and before.session == report.session
+        if before is not None and is_same_session and report.sequence <= before.sequence:
+            return
         was_full = before is not None and before.out_of_storage
         self._stores[report.node_id] = _Store(
             report.session,

@@ -57,7 +57,8 @@ async def _require_free(desk: TopicDesk, name: str) -> None:
     """Raises TopicExists."""
     found = await desk.topics.read(name)
     if found is not None and found.deleting:
-        await desk.wait_until(lambda: _is_gone(desk, found), FREED_WITHIN_S)
+        old = found
+        await desk.wait_until(lambda: _is_gone(desk, old), FREED_WITHIN_S)
         found = await desk.topics.read(name)
     if found is not None:
         raise _exists(name)
