@@ -55,9 +55,7 @@ def topic_from_mapping(loaded: object) -> tuple[TopicName, TopicSpec]:
     spec = TopicSpec(
         replicas=_replicas(partition),
         retention_s=retention.take("time", duration_s, _DEFAULT.retention_s),
-        segment_size_bytes=retention.take(
-            "segment-size", size_bytes, _DEFAULT.segment_size_bytes
-        ),
+        segment_size_bytes=retention.take("segment-size", size_bytes, _DEFAULT.segment_size_bytes),
         partition_size_max_bytes=partition.take(
             "max-size", size_bytes, _DEFAULT.partition_size_max_bytes
         ),
