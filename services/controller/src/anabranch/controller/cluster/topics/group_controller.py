@@ -49,11 +49,11 @@ class GroupController:
         self._holding = holding
         self._holding_known = holding_known
 
-    async def step(self, full: bool) -> bool:  # noqa: ARG002, FBT001  # groups are few
+    async def step(self, full: bool) -> float | None:  # noqa: ARG002  # groups are few
         """Perform what is due. Raises Unavailable, OutcomeUnknown, Overloaded."""
         known = self._store.listed and self._spus.listed and self._drains.complete
         if not known or not self._holding_known():
-            return False
+            return None
         spus = tuple(self._spus)
         plan = groups.reduce(tuple(self._store), spus, self._holding, self._drains.nodes)
         unreadable = self._store.damaged.keys() - self._store.objects.keys()
@@ -63,5 +63,4 @@ class GroupController:
                 kind = DrainStore if isinstance(mark, Drain) else UndrainStore
                 await self._drains.perform(kind(node_id=mark.node), {mark.node})
         actions = [one for one in plan.actions if one.object.key not in kept]
-        done = (await self._performer.perform(actions)).done if actions else 0
-        return bool(done)
+        return await self._performer.step(actions)

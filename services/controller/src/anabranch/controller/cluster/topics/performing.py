@@ -5,8 +5,8 @@ which the kinds first appear. An action whose object has changed since the decis
 and the next step decides again on what the watch has shown by then.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from anabranch.common.contracts.objects import ObjectKind
 from anabranch.common.errors import OutcomeUnknown
@@ -27,23 +27,23 @@ class Dispatches(Protocol):
     async def settled(self, key: str, revision: int, within_s: float) -> None: ...
 
 
-class Done(NamedTuple):
-    """How many actions took effect, and how many did not."""
-
-    done: int
-    refused: int
-
-
 class Performer:
     """Performs actions on objects of several kinds."""
 
     def __init__(self, dispatchers: Iterable[Dispatches]) -> None:
-        self._dispatchers: Mapping[str, Dispatches] = {one.kind.bucket: one for one in dispatchers}
+        self._dispatchers = {one.kind.bucket: one for one in dispatchers}
 
-    async def perform(self, actions: Sequence[Action]) -> Done:
+    async def step(self, actions: Sequence[Action]) -> float | None:
+        """Perform the actions; returns 0 if another step is due at once, as in `Reconciler`.
+
+        An action that was refused brings no step: the watch will show what came before it.
+        """
+        return 0.0 if actions and await self.perform(actions) else None
+
+    async def perform(self, actions: Sequence[Action]) -> int:
         """Perform the actions, and wait until this controller sees their effects.
 
-        Raises OutcomeUnknown (some of them may have taken effect), Overloaded.
+        Returns how many took effect. Raises OutcomeUnknown (some of them may have taken effect), Overloaded.
         """
         by_kind: dict[str, list[Action]] = {}
         for action in actions:
@@ -51,7 +51,7 @@ class Performer:
         done = 0
         for bucket, chosen in by_kind.items():
             done += await self._perform(self._dispatchers[bucket], chosen)
-        return Done(done, len(actions) - done)
+        return done
 
     async def _perform(self, dispatcher: Dispatches, actions: Sequence[Action]) -> int:
         outcomes = await dispatcher.perform(actions)

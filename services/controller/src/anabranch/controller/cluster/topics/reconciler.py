@@ -1,7 +1,7 @@
 """The loop that all controllers of objects share: wait for a change, look at everything, act.
 
     a change of an input ─┐
-    the reconcile timer ──┼─► wait until the burst is over ─► step, while this controller leads
+    the reconcile timer ──┼─► step, while this controller leads ─► wait
     a failed step ────────┘        (after a pause)
 
 A controller compares states and never reacts to single events. Changes that come while a step runs
@@ -34,17 +34,21 @@ class Lead(Protocol):
     def on_change(self, listener: Callable[[], None]) -> None: ...
 
 
+Step = Callable[[bool], Awaitable[float | None]]
+
+
 class Reconciler:
     """Runs `step` after changes, and every `reconcile_s`, while this controller leads.
 
-    `step(full)` returns whether it must run again at once, because it acted on a state that its own
-    action has changed. `full`: look at every object, and not only at those that have changed.
+    `step(full)` returns after how many seconds it must run again although no input has changed
+    (0: at once, because it has changed the state that it looked at), or None. `full`: look at every
+    object, and not only at those that have changed.
     """
 
     def __init__(
         self,
         name: str,
-        step: Callable[[bool], Awaitable[bool]],
+        step: Step,
         lead: Lead,
         clock: Clock,
         *,
@@ -73,41 +77,40 @@ class Reconciler:
         pause_s = PAUSE_S
         while True:
             self._changed.clear()
-            outcome = await self._attempt()
-            if outcome is None:
+            if not self._lead.leading:
+                self._led = False
+                await self._wait(self._reconcile_s)
+            elif (again_s := await self._attempt()) is None:
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
-                continue
-            pause_s = PAUSE_S
-            if not outcome:
-                await self._wait()
+            else:
+                pause_s = PAUSE_S
+                await self._wait(again_s)
 
-    async def _attempt(self) -> bool | None:
-        """Whether another step is due at once; None: this one failed."""
-        if not self._lead.leading:
-            self._led = False
-            return False
+    async def _attempt(self) -> float | None:
+        """After how many seconds another step is due; None: this one failed."""
         now_s = self._clock.monotonic()
         full = not self._led or now_s >= self._full_at_s
-        again: bool | None = None
+        self._led = False
+        self.steps += 1
         try:
             with self._containment.contained(JOB, self._name, park_at=0):
-                again = await self._step(full)
+                again_s = await self._step(full)
+                self._led = True
         except AnabranchError as error:
-            _log.warning(
-                "a step of a controller failed, retrying", job=self._name, error=str(error)
-            )
-        self.steps += 1
-        if again is None:
-            self._led = False  # The next step looks at everything.
-        elif full:
-            self._led, self._full_at_s = True, now_s + self._reconcile_s
-        return again
+            _log.warning("a controller failed, retrying", job=self._name, error=str(error))
+        if not self._led:
+            return None  # and the next step looks at everything
+        if full:
+            self._full_at_s = now_s + self._reconcile_s
+        left_s = max(0.0, self._full_at_s - self._clock.monotonic())
+        return left_s if again_s is None else min(again_s, left_s)
 
-    async def _wait(self) -> None:
-        left_s = max(0.05, self._full_at_s - self._clock.monotonic())
+    async def _wait(self, within_s: float) -> None:
+        if within_s <= 0:
+            return
         try:
-            async with asyncio.timeout(left_s if self._led else self._reconcile_s):
+            async with asyncio.timeout(within_s):
                 await self._changed.wait()
         except TimeoutError:
             return

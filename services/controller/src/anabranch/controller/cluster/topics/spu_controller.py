@@ -36,9 +36,9 @@ class SpuController:
         self._members = members
         self._performer = performer
 
-    async def step(self, full: bool) -> bool:  # noqa: ARG002, FBT001  # SPUs are few
+    async def step(self, full: bool) -> float | None:  # noqa: ARG002  # SPUs are few
         """Write the statuses that differ. Raises OutcomeUnknown, Overloaded."""
         if not self._store.listed or not self._members.complete:
-            return False
+            return None
         actions = spus.reduce(tuple(self._store), self._members.live_stores())
-        return bool(actions) and (await self._performer.perform(actions)).done > 0
+        return await self._performer.step(actions)

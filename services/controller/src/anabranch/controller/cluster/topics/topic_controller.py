@@ -1,7 +1,7 @@
 """The topic controller: assigns replicas, creates partitions and backing streams, deletes topics.
 
-Wakes on: changes of topics and SPUs, partitions that come or go, folds of backing streams, the table
-of topic containers, the reconcile timer. `domain/cluster/topics.py` has the transitions.
+Wakes on: changes of topics and SPUs, partitions that come or go, folds of backing streams, the
+table of topic containers, the reconcile timer. `domain/cluster/topics.py` has the transitions.
 
 Order: containers are allocated before the status that names them; a doom is stored before anything
 of its topic is deleted; a command to a backing stream follows from a stored status. Every write is
@@ -28,7 +28,7 @@ from anabranch.common.model.objects import (
 )
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.cluster.objects.local_store import Facet, LocalStore
-from anabranch.controller.cluster.topics.backing import Backing
+from anabranch.controller.cluster.topics.backing import AGAIN_S, Backing
 from anabranch.controller.cluster.topics.containing import reduced
 from anabranch.controller.cluster.topics.doomed import DoomedStreams
 from anabranch.controller.cluster.topics.inputs import Seen, Touched
@@ -100,25 +100,27 @@ class TopicController:
         self._seen_partitions = Seen(inputs.partitions, Facet.META)
         self._seen_spus = Seen(inputs.spus)
         self._unfinished: set[str] = set()
-        """Topics whose last plan was not empty, so that they are looked at again."""
+        """Topics whose last plan had commands."""
         self.touched = Touched()
 
-    async def step(self, full: bool) -> bool:  # noqa: FBT001
+    async def step(self, full: bool) -> float | None:
         """Look at the topics that a change concerns, or at all of them.
 
         Raises Unavailable, OutcomeUnknown, Overloaded, Corrupt.
         """
         if not self._inputs.complete:
-            return False
+            return None
         concerned = self._concerned(full)
         if not concerned:
-            return False
-        again = False
+            return None
+        before, changed = self._inputs.table.containers, False
         for plan in self._plans(concerned):
-            again |= await self._perform(plan)
-        return again
+            changed |= await self._perform(plan, before)
+        if changed:
+            return 0.0
+        return AGAIN_S if self._unfinished else None
 
-    def _concerned(self, full: bool) -> list[Topic]:  # noqa: FBT001
+    def _concerned(self, full: bool) -> list[Topic]:
         found = self._inputs.topics.objects
         names = {topic.key for topic in self._seen_topics.changed()}
         names.update(partition.owner for partition in self._seen_partitions.changed())
@@ -133,16 +135,15 @@ class TopicController:
         return [found[name] for name in names if name in found]
 
     def _plans(self, concerned: Sequence[Topic]) -> list[TopicPlan]:
-        self._unfinished = {topic.key for topic in concerned}
         plans = reduced(
             self._containment,
             "plan of topics",
             self._plan,
             {topic.key: (topic,) for topic in concerned},
         )
-        self._unfinished = {
-            command.topic for plan in plans for command in plan.commands
-        }  # a command is repeated until the mirror shows its effect
+        # A command is repeated until the mirror shows its effect.
+        commanded = {command.topic for plan in plans for command in plan.commands}
+        self._unfinished = self._unfinished - {topic.key for topic in concerned} | commanded
         return plans
 
     def _plan(self, chosen: Sequence[Topic]) -> TopicPlan:
@@ -171,13 +172,14 @@ class TopicController:
             return list(store)
         return [one for topic in chosen for one in store.children(topic.key).values()]
 
-    async def _perform(self, plan: TopicPlan) -> bool:
-        """Perform the plan; returns whether the next one can be made at once."""
+    async def _perform(self, plan: TopicPlan, before: TopicContainers) -> bool:
+        """Perform a plan that was made upon the table `before`; returns whether it changed
+        anything."""
         table = self._inputs.table
-        if plan.containers is not None and not await table.write(table.containers, plan.containers):
-            return True
+        if plan.containers is not None and not await table.write(before, plan.containers):
+            return True  # the next plan is made upon the table as it is now
         for doom in plan.dooms:
             await self._inputs.doomed.add(doom)
-        done = (await self._performer.perform(plan.actions)).done if plan.actions else 0
+        done = await self._performer.perform(plan.actions)
         await self._backing.perform(plan.commands)
         return bool(done or plan.dooms)
