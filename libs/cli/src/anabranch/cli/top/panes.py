@@ -208,7 +208,7 @@ def _cluster(snapshot: Snapshot) -> Pane:
 
 def _member_row(line: MemberLine, now_ms: int) -> Row:
     """Same order as `MEMBER_COLUMNS`."""
-    down = line.state.split(",")[0] in ("down", "stopped", "over", "refused")
+    down = line.state.split(",")[0] in ("down", "stopped", "over", "refused", "unregistered")
     held = NONE if line.placed is None else f"{line.open} of {line.placed} open"
     cells = (line.member, line.kind, line.state, _age(line.since_ms, now_ms), held, line.place)
     return Row(cells, Style.BAD if down else Style.PLAIN)
