@@ -92,9 +92,7 @@ class Story:
 
     def truncate(self, boundary: tuple[int, int]) -> None:
         self.stamp += 1
-        request = TruncateSegment(
-            segment=PARTITION, stamp=Stamp(1, self.stamp), offset=boundary[0]
-        )
+        request = TruncateSegment(segment=PARTITION, stamp=Stamp(1, self.stamp), offset=boundary[0])
         self.driver.truncate_anywhere(request)
         self.commit()
         self.model.start = max(self.model.start, boundary)
