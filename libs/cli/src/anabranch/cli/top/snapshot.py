@@ -177,6 +177,6 @@ class Snapshot:
     took_ms: float = 0.0
     streams: Part[Streams] = field(default_factory=Part)
     groups: Part[Groups] = field(default_factory=Part)
-    topics: Part[Topics] = field(default_factory=Part)
     members: Part[Members] = field(default_factory=Part)
     work: Part[Work] = field(default_factory=Part)
+    topics: Part[Topics] = field(default_factory=Part)
