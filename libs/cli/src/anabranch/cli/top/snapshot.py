@@ -159,8 +159,8 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics, partitions and SPUs that need attention. `count`: all topics; `is_whole` False: at
-    least so many. `troubled`: the lines that there would be without a limit."""
+    """The topics, partitions and SPUs that need attention. `count`: all topics; `is_whole` False:
+    at least so many. `troubled`: the lines that there would be without a limit."""
 
     lines: Sequence[TopicLine] = ()
     count: int = 0
