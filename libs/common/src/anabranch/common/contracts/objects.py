@@ -45,6 +45,8 @@ TOPIC_CONTAINERS_KEY = "topic-containers"
 
 
 class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
+    """`spec` may be in a form of its own: see `ObjectKind.stored_spec`."""
+
     schema_number: int
     spec: S
     status: T
@@ -53,56 +55,49 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
     deleting: bool = False
 
 
-class _TopicSpecWire(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A `TopicSpec` with one field for each kind of assignment, exactly one of which is set."""
+class _Head(msgspec.Struct, frozen=True):
+    schema_number: int
+
+
+class _StoredTopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec`; either `computed` or `assigned` is set, because JSON names no types."""
 
     retention_s: int
     segment_size_bytes: int
     partition_size_max_bytes: int
+    compression: Compression
     computed: Computed | None = None
     assigned: Assigned | None = None
-    compression: Compression = Compression.ANY
     deduplication: Deduplication | None = None
     system: bool = False
 
-    def __post_init__(self) -> None:
-        if (self.computed is None) == (self.assigned is None):
-            raise ValueError("a topic's replicas are either computed or assigned")
-
-    @staticmethod
-    def of(spec: TopicSpec) -> "_TopicSpecWire":
+    @classmethod
+    def of(cls, spec: TopicSpec) -> "_StoredTopicSpec":
         replicas = spec.replicas
-        return _TopicSpecWire(
-            retention_s=spec.retention_s,
-            segment_size_bytes=spec.segment_size_bytes,
-            partition_size_max_bytes=spec.partition_size_max_bytes,
-            computed=replicas if isinstance(replicas, Computed) else None,
-            assigned=replicas if isinstance(replicas, Assigned) else None,
-            compression=spec.compression,
-            deduplication=spec.deduplication,
-            system=spec.system,
+        return cls(
+            spec.retention_s,
+            spec.segment_size_bytes,
+            spec.partition_size_max_bytes,
+            spec.compression,
+            replicas if isinstance(replicas, Computed) else None,
+            replicas if isinstance(replicas, Assigned) else None,
+            spec.deduplication,
+            spec.system,
         )
 
     def spec(self) -> TopicSpec:
         replicas = self.computed or self.assigned
-        assert replicas is not None
+        if replicas is None:
+            raise msgspec.ValidationError("the spec of a topic names no replicas")
         return TopicSpec(
-            replicas=replicas,
-            retention_s=self.retention_s,
-            segment_size_bytes=self.segment_size_bytes,
-            partition_size_max_bytes=self.partition_size_max_bytes,
-            compression=self.compression,
-            deduplication=self.deduplication,
-            system=self.system,
+            replicas,
+            self.retention_s,
+            self.segment_size_bytes,
+            self.partition_size_max_bytes,
+            self.compression,
+            self.deduplication,
+            self.system,
         )
-
-
-def _same(spec: Any) -> Any:
-    return spec
-
-
-class _Head(msgspec.Struct, frozen=True):
-    schema_number: int
 
 
 _heads = msgspec.json.Decoder(_Head)
@@ -118,15 +113,16 @@ class ObjectKind(Generic[S, T]):
     bucket: str
     schema_number: int
     decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
-    spec_to_wire: Callable[[S], Any] = _same
-    spec_from_wire: Callable[[Any], S] = _same
+    stored_spec: Callable[[S], object] = lambda spec: spec
+    """The spec in the form in which it is stored, and its inverse."""
+    spec_of: Callable[[Any], S] = lambda stored: cast("S", stored)
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                self.spec_to_wire(found.spec),
+                self.stored_spec(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -144,6 +140,7 @@ class ObjectKind(Generic[S, T]):
                     name=stored.key, found=schema, supported=self.schema_number,
                 )  # fmt: skip
             wire = self.decoder.decode(stored.value)
+            spec = self.spec_of(wire.spec)
         except MALFORMED as error:
             raise Corrupt(
                 f"a stored {self.word} is damaged",
@@ -152,7 +149,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            self.spec_from_wire(wire.spec),
+            spec,
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -175,9 +172,9 @@ TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
     "topic",
     TOPICS_BUCKET,
     1,
-    _decoder(_Wire[_TopicSpecWire, TopicStatus]),
-    _TopicSpecWire.of,
-    _TopicSpecWire.spec,
+    _decoder(_Wire[_StoredTopicSpec, TopicStatus]),
+    _StoredTopicSpec.of,
+    _StoredTopicSpec.spec,
 )
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])

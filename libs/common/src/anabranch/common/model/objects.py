@@ -15,7 +15,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)  # With slots, the constructors `Spu(…)`, `Topic(…)` fail until Python 3.12.
+@dataclass(frozen=True)  # `typing` cannot make a frozen generic with slots in Python 3.11
 class ClusterObject(Generic[S, T]):
     """An object as it is stored.
 
