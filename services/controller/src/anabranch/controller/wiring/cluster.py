@@ -14,6 +14,7 @@ from anabranch.common.runtime.join_token import read_join_token
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.candidates import NatsCandidates
 from anabranch.controller.adapters.peers import Peers
+from anabranch.controller.cluster.admission import Admission, Registered, nothing_registered
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.drains import Drains
@@ -113,8 +114,10 @@ def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
     )
 
 
-def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
-    """Build all parts; none is started."""
+def build_cluster(
+    around: Surroundings, bucket_count: int, registered: Registered = nothing_registered
+) -> Cluster:
+    """Build all parts; none is started. `registered`: the node ids of the registered SPUs."""
     settings, clock, containment = around.settings, around.clock, around.containment
     me = _myself(around)
     controllers = around.objects(subjects.CONTROLLERS_BUCKET)
@@ -126,7 +129,11 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
         clock,
         Timing.of(settings.member_dead_s),
         containment=containment,
-        join_token=read_join_token(settings.join_token_file),
+        admission=Admission(
+            token=read_join_token(settings.join_token_file),
+            policy=settings.spu_registration,
+            registered=registered,
+        ),
     )
     cluster = around.objects(subjects.CLUSTER_BUCKET)
     leadership = Leadership(cluster, controllers, members, clock)

@@ -30,6 +30,7 @@ from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.cluster.descriptions import JOURNAL
 from anabranch.controller.domain.cluster.explaining import Situation, StoreFacts, explain
+from anabranch.controller.domain.cluster.joining import Refusal
 from anabranch.controller.domain.cluster.liveness import Kind, Member
 from anabranch.controller.domain.cluster.replica_lists import followers
 
@@ -79,9 +80,10 @@ class ClusterDesk:
             )
             for name, found in self.members.standings(Kind.STORE)
         }
-        for name, node in self.members.refused.items():
-            store = _store(node, placed[name], draining=name in drained)
-            described[name] = store.model_copy(update={"live": False, "refused": True})
+        for name, found in self.members.admission.outsiders.items():
+            store = _store(found.record, placed[name], draining=name in drained)
+            told = {"live": False, "refused": True, "refusal": found.why.value}
+            described[name] = store.model_copy(update=told)
         return tuple(node for _, node in sorted(described.items()))
 
     async def drain(self, change: DrainChange) -> StoreDrained:
@@ -115,7 +117,8 @@ class ClusterDesk:
             },
             plan=self.balancer.plan(placements),
             hold=members.hold,
-            refused=frozenset(members.refused),
+            refused=frozenset(members.admission.of(Refusal.NO_TOKEN)),
+            unregistered=frozenset(members.admission.of(Refusal.UNREGISTERED)),
             leased=members.leased,
             moving=[number for number, found in sorted(placements.items()) if found.target],
         )
