@@ -7,16 +7,11 @@ import pytest
 
 from anabranch.common.contracts.cluster import CONSTANTS_KEY
 from anabranch.common.contracts.container_queries import ExplainContainer, SetContainerReplicas
-from anabranch.common.contracts.objects import (
-    TOPIC_CONTAINERS_KEY,
-    TopicContainer,
-    TopicContainers,
-)
+from anabranch.common.contracts.objects import TOPIC_CONTAINERS_KEY, TopicContainers
 from anabranch.common.contracts.queries import DrainStore
-from anabranch.common.errors import Conflict, InvalidRequest
+from anabranch.common.errors import InvalidRequest
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import JETSTREAM, REPLICATED, LogCopy, Placement, PlacementState
-from anabranch.common.model.topics import CONTAINER_LIMIT
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.placement import assign
@@ -31,7 +26,7 @@ from anabranch.controller.domain.cluster.placement_actions import (
     SetReplicas,
     StoreView,
 )
-from anabranch.controller.domain.cluster.topic_placement import with_lists
+from anabranch.controller.domain.cluster.topic_containers import ContainerAllocation
 from kit.cluster_world import ClusterWorld, RunningController, desk_of, in_a_world
 
 FIRST = 1024
@@ -149,41 +144,33 @@ def test_a_shared_log_fails_over() -> None:
 # --- the table --------------------------------------------------------------------------------
 
 
-def test_a_replica_list_keeps_its_container_and_a_new_one_gets_the_next_number() -> None:
-    table = with_lists(TopicContainers(cursor=7), [("a", "b"), ("b", "a"), ("a", "b")])
-    assert [(one.container, one.nodes) for one in table.containers] == [
-        (FIRST, ("a", "b")),
-        (FIRST + 1, ("b", "a")),
-    ]
-    assert table.cursor == 7
-    assert with_lists(table, [("b", "a")]) == table
-    assert with_lists(table, [("c",)]).containers[-1].container == FIRST + 2
-
-
-def test_numbers_are_not_reused_beyond_the_last_one() -> None:
-    last = TopicContainer(container=CONTAINER_LIMIT - 1, nodes=("a",))
-    with pytest.raises(Conflict):
-        with_lists(TopicContainers(containers=(last,)), [("b",)])
+def extended(table: TopicContainers, *lists: tuple[str, ...]) -> TopicContainers:
+    """The table with containers for these lists."""
+    allocation = ContainerAllocation(table, {})
+    assert allocation.containers_of(lists) is not None
+    return TopicContainers(containers=allocation.entries, cursor=table.cursor)
 
 
 async def test_the_table_is_written_only_in_place_of_the_one_it_was_computed_from() -> None:
     objects = InMemoryObjectStore()
     mine, other = (TopicContainerTable(objects, SystemClock()) for _ in range(2))
     before = mine.containers
-    after = with_lists(before, [("a", "b")])
+    after = extended(before, ("a", "b"))
     assert await mine.write(before, after)
     assert await mine.write(before, after), "again"
     assert mine.wanted == {FIRST: ("a", "b")}
-    assert not await other.write(before, with_lists(before, [("c",)]))
+    assert not await other.write(before, extended(before, ("c",)))
     assert other.containers == after, "it has learned why"
-    assert (await other.allocate([("c",)])).containers[-1].container == FIRST + 1
-    assert not await mine.write(after, with_lists(after, [("d",)]))
+    later = extended(after, ("c",))
+    assert await other.write(after, later)
+    assert other.wanted == {FIRST: ("a", "b"), FIRST + 1: ("c",)}
+    assert not await mine.write(after, extended(after, ("d",)))
 
 
 async def test_a_damaged_table_leaves_the_last_one_in_force() -> None:
     objects = InMemoryObjectStore()
     table = TopicContainerTable(objects, SystemClock())
-    await table.allocate([("a",)])
+    assert await table.write(TopicContainers(), extended(TopicContainers(), ("a",)))
     stored = await objects.get(TOPIC_CONTAINERS_KEY)
     assert stored is not None
     await objects.update(TOPIC_CONTAINERS_KEY, b"{", stored.revision)
@@ -220,7 +207,8 @@ def with_topics(
         for name in ("s0", "s1", "s2"):
             world.start_store(name, log)
         await world.run(20)
-        await controller.topics.allocate(lists)
+        table = controller.topics
+        assert await table.write(table.containers, extended(table.containers, *lists))
         await world.run(3)
         await test(world, controller)
 
