@@ -11,6 +11,7 @@ from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.settings import NatsSettings
 from anabranch.common.storage.location import ObjectOptions
+from anabranch.controller.domain.cluster.joining import SpuRegistration
 from anabranch.controller.domain.durability import ReplicaSetting
 from anabranch.controller.domain.policies.profile import FAST, PROFILES, HotRule, Profile
 
@@ -89,6 +90,10 @@ class Settings(NatsSettings):
     join_token_file: Path | None = None
     """A file with a secret that segment stores must have, too; stores without it get no containers.
     Empty: every segment store may join."""
+    spu_registration: SpuRegistration = "automatic"
+    """`required`: only registered SPUs join the cluster, and other segment stores are refused.
+    `automatic`: the leader registers a store that it does not know as a custom SPU, with the next
+    free id."""
     placement_settle_s: float = Field(default=3.0, ge=0, le=3600)
     """How long the set of live segment stores must be unchanged before the leader moves containers
     to balance them."""

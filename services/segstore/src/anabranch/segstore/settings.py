@@ -49,6 +49,9 @@ class SegstoreSettings(NatsSettings):
     peer_advertise: str = ""
     """host:port that the store announces to other stores; empty: the address on which it listens
     for them."""
+    node_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,80}$")] = ""
+    """The node id of a new data directory, by which an SPU is registered; empty: it is drawn. A
+    directory that has another one is refused."""
     rack: str = ""
     """The failure domain of this machine, such as its rack or zone, over which the containers of a
     dead store are spread."""

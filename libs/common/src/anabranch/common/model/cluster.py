@@ -41,6 +41,9 @@ class NodeRecord:
     """Proves that the store has the join token of the cluster: see `model.joining`."""
     peer: Endpoint | None = None
     """The address for stores that replicate logs to this one; None if it keeps no copies."""
+    unregistered: bool = False
+    """With `over`: the session is over because no SPU with the store's node id is registered. The
+    store begins no other session before there is one."""
 
 
 @dataclass(frozen=True, slots=True)

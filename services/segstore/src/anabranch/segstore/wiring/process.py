@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from anabranch.common.contracts import subjects
+from anabranch.common.contracts.objects import SPUS_BUCKET
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.addresses import parse_bind
@@ -194,7 +195,12 @@ class Process:
             ids=parts.ids,
             clock=parts.clock,
             failed=self._fail,
+            is_registered=self._is_registered,
+            reported=lambda reason: parts.lifetime.set_ready("registration", not reason, reason),
         )
+
+    async def _is_registered(self) -> bool:
+        return await self._parts.objects(SPUS_BUCKET).get(self._parts.node_id) is not None
 
     async def _announce(self, announcement: Announcement) -> None:
         if self._parts.former_may_run:

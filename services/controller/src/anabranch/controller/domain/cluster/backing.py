@@ -24,7 +24,7 @@ class BackingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """A backing stream. `partitions`: how many partitions it has; the rest segment is not counted."""
+    """A backing stream. `partitions`: how many partitions it has, without the rest segment."""
 
     state: BackingState = BackingState.ABSENT
     partitions: int = 0
