@@ -220,7 +220,7 @@ class Container:
 
         self.loading.first(names, use, refuse, size)
 
-    def queued(self) -> set[str]:
+    def queued(self) -> frozenset[str]:
         """The names of the segments that waiting operations are about."""
         return self._queue.segments(self._pending.names)
 
