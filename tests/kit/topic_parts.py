@@ -14,9 +14,9 @@ from anabranch.segstore.shell.container.surroundings import Surroundings
 STREAM = backing_stream(topic_name("orders"), "0123456789ab")
 
 
-def partition(ordinal: int) -> str:
+def partition(ordinal: int, container: int = TOPIC_CONTAINER_MIN) -> str:
     """The name of the segment of the topic with this ordinal."""
-    return f"{STREAM}/{segment_number(ordinal, TOPIC_CONTAINER_MIN)}.#epoch.0"
+    return f"{STREAM}/{segment_number(ordinal, container)}.#epoch.0"
 
 
 class TopicContainer(Container):
