@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import cast
 
+from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
 from anabranch.common.errors import AnabranchError, WrongHost
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import Placement
@@ -56,8 +57,12 @@ def a_store_of_one() -> Store:
     return a_store(1, new_catch_up(Cache(0), SystemClock(), ManualTime().call_later))
 
 
-def assignments_of(keeper: type[SlowKeeper], store: Store | None = None) -> Assignments:
-    objects = InMemoryObjectStore()
+def assignments_of(
+    keeper: type[SlowKeeper],
+    store: Store | None = None,
+    objects: InMemoryObjectStore | None = None,
+) -> Assignments:
+    objects = objects or InMemoryObjectStore()
     return Assignments(
         objects=objects,
         placements=Placements(objects, NODE),
@@ -151,3 +156,21 @@ async def test_a_keeper_that_has_released_its_container_finishes_its_work() -> N
         done.set()
         await a_few_turns()
         assert Keeper.started == 2
+
+
+async def test_a_damaged_placement_keeps_no_other_container_from_being_opened() -> None:
+    class Keeper(SlowKeeper):
+        pass
+
+    # given a damaged placement before a sound one
+    objects = InMemoryObjectStore()
+    await objects.create(placement_key(0), b"{")
+    await objects.create(placement_key(1), placement_to_bytes(Placement(1, (NODE,))))
+    assignments = assignments_of(Keeper, objects=objects)
+    # when they are followed
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(assignments.run())
+        await a_few_turns()
+        # then the sound one is opened
+        assert Keeper.at_work == 1
+        task.cancel()

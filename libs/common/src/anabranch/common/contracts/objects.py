@@ -14,7 +14,6 @@ from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
     Assigned,
-    AssignedPartition,
     ClusterObject,
     Compression,
     Computed,
@@ -46,6 +45,8 @@ TOPIC_CONTAINERS_KEY = "topic-containers"
 
 
 class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
+    """`spec` may be in a form of its own: see `ObjectKind.stored_spec`."""
+
     schema_number: int
     spec: S
     status: T
@@ -54,21 +55,24 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
     deleting: bool = False
 
 
-class _TopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A `TopicSpec` as stored. One of `computed` and `assigned` is set, because msgspec knows no
-    unions of dataclasses."""
+class _Head(msgspec.Struct, frozen=True):
+    schema_number: int
+
+
+class _StoredTopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec`; either `computed` or `assigned` is set, because JSON names no types."""
 
     retention_s: int
     segment_size_bytes: int
     partition_size_max_bytes: int
     compression: Compression
     computed: Computed | None = None
-    assigned: tuple[AssignedPartition, ...] | None = None
+    assigned: Assigned | None = None
     deduplication: Deduplication | None = None
     system: bool = False
 
     @classmethod
-    def of(cls, spec: TopicSpec) -> "_TopicSpec":
+    def of(cls, spec: TopicSpec) -> "_StoredTopicSpec":
         replicas = spec.replicas
         return cls(
             spec.retention_s,
@@ -76,15 +80,17 @@ class _TopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
             spec.partition_size_max_bytes,
             spec.compression,
             replicas if isinstance(replicas, Computed) else None,
-            replicas.partitions if isinstance(replicas, Assigned) else None,
+            replicas if isinstance(replicas, Assigned) else None,
             spec.deduplication,
             spec.system,
         )
 
     def spec(self) -> TopicSpec:
-        assigned = Assigned(self.assigned) if self.assigned is not None else None
+        replicas = self.computed or self.assigned
+        if replicas is None:
+            raise msgspec.ValidationError("the spec of a topic names no replicas")
         return TopicSpec(
-            self.computed or assigned or Computed(),
+            replicas,
             self.retention_s,
             self.segment_size_bytes,
             self.partition_size_max_bytes,
@@ -92,14 +98,6 @@ class _TopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
             self.deduplication,
             self.system,
         )
-
-
-def _same(spec: Any) -> Any:
-    return spec
-
-
-class _Head(msgspec.Struct, frozen=True):
-    schema_number: int
 
 
 _heads = msgspec.json.Decoder(_Head)
@@ -115,16 +113,16 @@ class ObjectKind(Generic[S, T]):
     bucket: str
     schema_number: int
     decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
-    to_wire: Callable[[S], Any] = _same
-    """The spec in the form that is stored."""
-    from_wire: Callable[[Any], S] = _same
+    stored_spec: Callable[[S], object] = lambda spec: spec
+    """The spec in the form in which it is stored, and its inverse."""
+    spec_of: Callable[[Any], S] = lambda stored: cast("S", stored)
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                self.to_wire(found.spec),
+                self.stored_spec(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -142,6 +140,7 @@ class ObjectKind(Generic[S, T]):
                     name=stored.key, found=schema, supported=self.schema_number,
                 )  # fmt: skip
             wire = self.decoder.decode(stored.value)
+            spec = self.spec_of(wire.spec)
         except MALFORMED as error:
             raise Corrupt(
                 f"a stored {self.word} is damaged",
@@ -150,7 +149,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            self.from_wire(wire.spec),
+            spec,
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -173,9 +172,9 @@ TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
     "topic",
     TOPICS_BUCKET,
     1,
-    _decoder(_Wire[_TopicSpec, TopicStatus]),
-    to_wire=_TopicSpec.of,
-    from_wire=_TopicSpec.spec,
+    _decoder(_Wire[_StoredTopicSpec, TopicStatus]),
+    _StoredTopicSpec.of,
+    _StoredTopicSpec.spec,
 )
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])

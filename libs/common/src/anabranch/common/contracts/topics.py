@@ -155,7 +155,10 @@ class PartitionDescription(Contract):
 
 
 class ListPartitions(PagedQuery):
-    """→ PartitionList, sorted by topic and index. `topic`: of this one only. Raises TopicNotFound."""
+    """→ PartitionList, sorted by topic and index. `topic`: of this one only.
+
+    Raises TopicNotFound.
+    """
 
     topic: str = ""
     system: bool = False

@@ -409,3 +409,24 @@ class VersionPassed(Conflict):
         command="continue after the version of "
         "`anabranch transaction application show {stream} {application}`",
     )
+
+
+class TopicExists(Conflict):
+    """A topic of this name exists. Fields: topic."""
+
+    code = "topic-exists"
+    default_remedy = Remedy("use the existing topic, or choose another name")
+
+
+class SpuExists(Conflict):
+    """An SPU of this name or id exists. Fields: spu, id."""
+
+    code = "spu-exists"
+    default_remedy = Remedy("use the existing SPU, or choose another name and id")
+
+
+class SpuGroupExists(Conflict):
+    """An SPU group of this name exists and has another spec. Fields: group."""
+
+    code = "spu-group-exists"
+    default_remedy = Remedy("scale the existing group, or choose another name")

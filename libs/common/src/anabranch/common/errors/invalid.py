@@ -214,3 +214,10 @@ class Closed(Invalid):
 
     code = "closed"
     default_remedy = Remedy("open a new one")
+
+
+class InvalidTopic(Invalid):
+    """The spec of a topic is wrong. Fields: topic, why."""
+
+    code = "invalid-topic"
+    default_remedy = Remedy("correct the spec of the topic")

@@ -236,3 +236,46 @@ class TransactionNotFound(NotFound):
         http="`GET {stream_path}/transactions` lists the transactions that have not ended",
         command="`anabranch transaction list {stream}` lists the transactions that have not ended",
     )
+
+
+class TopicNotFound(NotFound):
+    """There is no topic of this name. Fields: topic."""
+
+    code = "topic-not-found"
+    default_remedy = Remedy("check the name, or create the topic")
+
+
+class PartitionNotFound(NotFound):
+    """The topic has no partition of this index. Fields: topic, partition."""
+
+    code = "partition-not-found"
+    default_remedy = Remedy("use an index below the number of partitions of the topic")
+
+
+class ConsumerNotFound(NotFound):
+    """The topic has no named consumer of this name. Fields: topic, consumer."""
+
+    code = "consumer-not-found"
+    default_remedy = Remedy("check the name; a consumer exists from its first commit on")
+
+
+class SpuNotFound(NotFound):
+    """There is no SPU of this name or id. Fields: spu."""
+
+    code = "spu-not-found"
+    default_remedy = Remedy("check the name or the id, or register the SPU")
+
+
+class SpuGroupNotFound(NotFound):
+    """There is no SPU group of this name. Fields: group."""
+
+    code = "spu-group-not-found"
+    default_remedy = Remedy("check the name, or create the SPU group")
+
+
+class RecordEvicted(NotFound):
+    """The record number is before the first one that the partition keeps. Fields: topic, partition,
+    offset, next_available (the number of the first record that is kept)."""
+
+    code = "record-evicted"
+    default_remedy = Remedy("continue at the first record that is kept")

@@ -122,3 +122,13 @@ class SyncFailed(DiskFailed):
     """A sync failed, so the effect of earlier writes is unknown, and the store ends."""
 
     code = "sync-failed"
+
+
+class TopicNotProvisioned(Retry):
+    """The topic exists, but not all of its partitions are online yet. Fields: topic, provisioned,
+    partitions."""
+
+    code = "topic-not-provisioned"
+    default_remedy = Remedy(
+        "wait until its partitions are online; the reason in the topic's status names the obstacle"
+    )

@@ -15,12 +15,9 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True)  # With slots, the constructors `Spu(…)`, `Topic(…)` fail until Python 3.12.
 class ClusterObject(Generic[S, T]):
     """An object as it is stored.
-
-    It has no slots: CPython before 3.12 cannot call the alias of a generic class with slots, as
-    `Spu(…)`, if it is frozen.
 
     `revision`: that of the object store; 0 before it is stored. `owner`: the key of the parent, ""
     without one. `incarnation`: of a topic and its partitions. `deleting`: a deletion was asked for.

@@ -1,8 +1,8 @@
 """Assigns containers and balances them over the stores, on the controller that leads.
 
 The balancer compares states and does not react to single changes: after every change, and every
-second, it performs the plan of `domain/cluster/placement.py`. Every write is a compare-and-set on the
-placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
+second, it performs the plan of `domain/cluster/placement.py`. Every write is a compare-and-set on
+the placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
 does nothing, even from another controller that still believes that it leads. Elections wait for
 stores, so those of a plan are held at once, after its other actions.
 

@@ -1,8 +1,8 @@
 """The members of the cluster: this controller announces itself, and watches all members' records.
 
 Owns: the records as last seen by the watches of two buckets, and the verdicts on the members
-(`domain/cluster/liveness.py` has the rules). Several times a second, it reads the records of members that
-have been silent for too long and concludes. Listeners are called after changes.
+(`domain/cluster/liveness.py` has the rules). Several times a second, it reads the records of
+members that have been silent for too long and concludes. Listeners are called after changes.
 
 A store whose record does not prove that it has the join token of the cluster, or that is no
 registered SPU, is *refused*: it is no member, and nothing follows from its beats (`admission.py`).

@@ -63,6 +63,7 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "version-mismatch": 412,
     "key-exists": 412,
     "version-compacted": 410,
+    "record-evicted": 410,
 }
 STATUS_BY_BRANCH: Mapping[type[AnabranchError], int] = {
     Retry: 503,

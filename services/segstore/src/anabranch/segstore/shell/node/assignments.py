@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 import structlog
 
 from anabranch.common.contracts.cluster import placement_from_bytes
-from anabranch.common.errors import AnabranchError, WrongHost
+from anabranch.common.errors import AnabranchError, Corrupt, WrongHost
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import Clock
@@ -67,7 +67,16 @@ class Assignments:
     ) -> None:
         async for stored in changes:
             if stored is not None and stored.value:
-                self.consider(placement_from_bytes(stored.value), group)
+                self._consider_stored(stored, group)
+
+    def _consider_stored(self, stored: StoredObject, group: asyncio.TaskGroup) -> None:
+        """Consider a placement as stored. A damaged one keeps no other one from being followed."""
+        try:
+            placement = placement_from_bytes(stored.value)
+        except Corrupt as error:
+            _log.warning("a placement is damaged", container=stored.key, error=str(error))
+        else:
+            self.consider(placement, group)
 
     def consider(self, placement: Placement, group: asyncio.TaskGroup) -> None:
         """Make the container's keeper match its placement; harmless to repeat."""
