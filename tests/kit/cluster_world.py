@@ -43,6 +43,7 @@ from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.cluster.registrar import Registrar, Surroundings
+from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.joining import SpuRegistration
 from anabranch.controller.domain.cluster.placement_actions import Replication
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
@@ -77,6 +78,7 @@ class RunningController:
     placements: Placements
     balancer: Balancer
     drains: Drains
+    topics: TopicContainerTable
     changes: PlacementChanges
     line: Line
     placed_line: Line
@@ -188,14 +190,15 @@ class ClusterWorld:
         drains = Drains(ThroughLine(self.cluster, drains_line or line), clock)
         placed_line = Line()
         placed = ThroughLine(self.placed, placed_line)
+        topics = TopicContainerTable(ThroughLine(self.cluster, line), clock)
         placements = Placements(
-            members, placed, self.container_count, clock, containment=loud(clock)
-        )
+            members, placed, self.container_count, clock,
+            containment=loud(clock), topics=lambda: topics.wanted,
+        )  # fmt: skip
         elections = Elections(placed, members, self.copies, clock)
         changes = PlacementChanges(
-            placed, placements, elections, clock,
-            container_count=self.container_count, replication=self.replication,
-        )  # fmt: skip
+            placed, placements, elections, clock, replication=self.replication
+        )
         balancer = Balancer(
             placed,
             placements,
@@ -208,6 +211,7 @@ class ClusterWorld:
             replication=self.replication,
             clock=clock,
             containment=loud(clock),
+            topics=topics,
             measure=self.took_s.append,
         )
 
@@ -216,15 +220,17 @@ class ClusterWorld:
         async def run() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for part in (members, leadership, placements, balancer, drains, registrar):
+                    parts = (members, leadership, placements, balancer, drains, topics, registrar)
+                    for part in parts:
                         group.create_task(part.serve())
             except* ProcessReplaced:
                 self.replaced.append(me.session)
 
         task = self._spawn(run())
         return RunningController(
-            members, leadership, placements, balancer, drains, changes, line, placed_line, task
-        )
+            members, leadership, placements, balancer, drains, topics, changes, line, placed_line,
+            task,
+        )  # fmt: skip
 
     def _registrar(
         self, members: Membership, leadership: Leadership, placements: Placements, line: Line

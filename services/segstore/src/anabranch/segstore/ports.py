@@ -333,10 +333,9 @@ class TierTwo(StoredCatalog, Protocol):
         """`length` bytes from `offset` of the reference, checksum verified. Raises CorruptChunk."""
         ...
 
-    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
-        """The boundaries next to `offset` that the chunk lists: (at or below, at or above).
-
-        All are relative to the reference, whose ends are boundaries. Raises CorruptChunk.
+    async def entry_counts(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
+        """The boundaries that the chunk lists, ascending up to the end of the reference, each with
+        the number of events before it; both relative to the reference. Raises CorruptChunk.
         """
         ...
 

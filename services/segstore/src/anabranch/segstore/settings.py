@@ -119,6 +119,9 @@ class SegstoreSettings(NatsSettings):
     than ``load_period_s``."""
     tombstone_s: Annotated[float, Field(ge=24 * 3600)] = 24 * 3600.0
     """How long a deleted or merged segment is remembered, so that no late request recreates it."""
+    topic_storage_size_bytes: Annotated[int, Field(ge=0)] = 0
+    """The most bytes that the partitions of topics which this store leads may hold together; 0: no
+    limit. Beyond it the store refuses records for topics until 5 % of it are free."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

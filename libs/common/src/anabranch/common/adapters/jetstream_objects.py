@@ -11,6 +11,7 @@ message of the key after the expected one is its own, and a reader takes the val
 message that counts (`counted_objects`, ADR 13).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -42,16 +43,20 @@ from anabranch.common.adapters.nats_connection import (
     keeping_cancellation,
 )
 from anabranch.common.errors import (
+    AnabranchError,
     ObjectExists,
     OutcomeUnknown,
     RevisionConflict,
     StreamRewound,
     Unavailable,
 )
-from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.eventsourcing.ports import ObjectWrite, StoredObject, check_writes
 from anabranch.common.runtime.clock import Clock
 
 WRITE_DEADLINE_S = 5.0
+WRITES_IN_FLIGHT_MAX = 256
+"""How many writes of one `write_all` are sent before the first is acknowledged."""
+_DELETION = {OPERATION_HEADER: "DEL"}
 TO_THE_END = 2**63 - 1
 HISTORY_COUNT = 16
 """The messages of each key that a bucket on a cluster keeps: more than follow a write while it is
@@ -114,7 +119,40 @@ class JetStreamObjectStore:
 
     async def delete(self, key: str, revision: int) -> None:
         """See `ObjectStore.delete`."""
-        await self._write(key, b"", revision, {OPERATION_HEADER: "DEL"})
+        await self._write(key, b"", revision, _DELETION)
+
+    async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        """See `ObjectStore.write_all`. Many messages are in flight at once, in any order."""
+        check_writes(writes)
+        revisions: list[int | None] = [None] * len(writes)
+        failures: list[AnabranchError] = []
+        waiting = iter(enumerate(writes))
+
+        async def write_in_turn() -> None:
+            for at, one in waiting:
+                try:
+                    revisions[at] = await self._write_one(one)
+                except (Unavailable, OutcomeUnknown) as error:
+                    failures.append(error)
+                if failures:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(len(writes), WRITES_IN_FLIGHT_MAX)):
+                group.create_task(write_in_turn())
+        if failures:
+            raise next((f for f in failures if isinstance(f, OutcomeUnknown)), failures[0])
+        return revisions
+
+    async def _write_one(self, one: ObjectWrite) -> int | None:
+        """The new revision, or None if the object exists, or is at another revision."""
+        with suppress(RevisionConflict):
+            headers = None if one.value else _DELETION
+            return await self._write(one.key, one.value, one.revision, headers)
+        if one.revision == 0:  # The refusal may come from a delete marker.
+            with suppress(ObjectExists):
+                return await self.create(one.key, one.value)
+        return None
 
     async def list(self) -> Sequence[StoredObject]:
         """See `ObjectStore.list`. Also raises Unavailable."""

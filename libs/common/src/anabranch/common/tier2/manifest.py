@@ -30,10 +30,11 @@ from anabranch.common.tier2.state import (
 from anabranch.common.wire.malformed import MALFORMED
 
 MAGIC = b"ANMF"
-FORMAT = 5
+FORMAT = 6
 """Format 2 added attributes, the time of the last change and the target of a merged segment;
 format 3 the time of a writer's last events; format 4 the kind of a segment; format 5 added extents
-that take the places of dropped ones, where before they only followed the extents that stay."""
+that take the places of dropped ones, where before they only followed the extents that stay; format
+6 added the number of events before a segment's start, and before an extent of a topic's segment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from anabranch.common.tier2.state import (
 from anabranch.common.wire.malformed import MALFORMED
 
 PAGE_MAGIC = b"ANPG"
-FORMAT = 4
-"""The format of pages; formats 2 to 4 added the same as these formats of the manifest."""
+FORMAT = 5
+"""The format of pages; formats 2 to 4 added the same as these formats of the manifest, and format 5
+the same as the manifest's format 6."""
 PAGE_SIZE_BYTES_MAX = 1024 * 1024
 
 Extents = tuple[TieredExtent, ...]

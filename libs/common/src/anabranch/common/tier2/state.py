@@ -33,6 +33,8 @@ class SegmentState:
     `number` is the sequence number of the operation that created it: unique in the container and
     constant. `stamp` is the highest (incarnation, revision) seen. `modified_ms` is the time
     at which an append or a merge last added bytes; 0: never. `kind` never changes.
+    `event_count` counts the events since the creation, truncated ones included, so it never falls.
+    `start_event_count` is the number of events before `start`; -1: not known.
     """
 
     name: str
@@ -45,6 +47,7 @@ class SegmentState:
     modified_ms: int = 0
     attributes: Attributes = field(default_factory=dict)
     kind: SegmentKind = SegmentKind.STREAM
+    start_event_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,15 @@ class ChunkRef:
 
 @dataclass(frozen=True, slots=True)
 class TieredExtent:
-    """`ref.length` bytes of a segment from `start` on, kept in tier 2."""
+    """`ref.length` bytes of a segment from `start` on, kept in tier 2.
+
+    `events_before`: the number of the segment's events before `start`; -1: not known. It is kept
+    for segments of topics.
+    """
 
     start: int
     ref: ChunkRef
+    events_before: int = -1
 
 
 @dataclass(frozen=True, slots=True)

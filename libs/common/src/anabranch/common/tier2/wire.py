@@ -34,6 +34,7 @@ class RefWire(Entry, frozen=True):
 class ExtentWire(Entry, frozen=True):
     start: int
     ref: RefWire
+    events_before: int = -1  # since format 6
 
 
 class SegmentWire(Entry, frozen=True):
@@ -47,6 +48,7 @@ class SegmentWire(Entry, frozen=True):
     sealed: bool
     modified_ms: int = 0  # since format 2
     kind: SegmentKind | None = None  # since format 4; before, the name tells it
+    start_event_count: int | None = None  # since format 6; before, not known unless `start` is 0
 
 
 class MergedWire(Entry, frozen=True):
@@ -86,11 +88,16 @@ def ref_from_wire(wire: RefWire) -> ChunkRef:
 
 
 def extents_to_wire(extents: tuple[TieredExtent, ...]) -> tuple[ExtentWire, ...]:
-    return tuple(ExtentWire(extent.start, ref_to_wire(extent.ref)) for extent in extents)
+    return tuple(
+        ExtentWire(extent.start, ref_to_wire(extent.ref), extent.events_before)
+        for extent in extents
+    )
 
 
 def extents_from_wire(wires: tuple[ExtentWire, ...]) -> tuple[TieredExtent, ...]:
-    return tuple(TieredExtent(wire.start, ref_from_wire(wire.ref)) for wire in wires)
+    return tuple(
+        TieredExtent(wire.start, ref_from_wire(wire.ref), wire.events_before) for wire in wires
+    )
 
 
 def segment_to_wire(state: SegmentState) -> SegmentWire:
@@ -105,6 +112,7 @@ def segment_to_wire(state: SegmentState) -> SegmentWire:
         sealed=state.sealed,
         modified_ms=state.modified_ms,
         kind=state.kind,
+        start_event_count=state.start_event_count,
     )
 
 
@@ -126,7 +134,14 @@ def segment_from_wire(wire: SegmentWire, attributes: Attributes) -> SegmentState
         modified_ms=wire.modified_ms,
         attributes=attributes,
         kind=segment_kind(wire.name) if wire.kind is None else wire.kind,
+        start_event_count=_start_event_count(wire),
     )
+
+
+def _start_event_count(wire: SegmentWire) -> int:
+    if wire.start_event_count is not None:
+        return wire.start_event_count
+    return -1 if wire.start else 0
 
 
 def tombstone_to_wire(tombstone: Tombstone) -> TombstoneWire:

@@ -21,9 +21,10 @@ class SegmentInfo(Message, frozen=True, kw_only=True):
     """A segment as the store has it; lengths and offsets in bytes.
 
     `tiered_length`: the end of the bytes that are in tier 2 without a gap. `sealed_in_tier_two`:
-    tier 2 knows it as sealed. `modified_ms`: when bytes were last added, 0 for never. For a segment
-    that is gone, only `deleted` is meaningful and, if it was merged, `length` and the new place of
-    its bytes.
+    tier 2 knows it as sealed. `modified_ms`: when bytes were last added, 0 for never. `event_count`
+    counts the events since the segment was created, truncated ones included; `start_event_count` is
+    the number of the first event that is kept, -1 if it is not known. For a segment that is gone,
+    only `deleted` is meaningful and, if it was merged, `length` and the new place of its bytes.
     """
 
     segment: str
@@ -39,6 +40,7 @@ class SegmentInfo(Message, frozen=True, kw_only=True):
     deleted: bool = False
     merged_into: str = ""
     merged_offset: int = 0
+    start_event_count: int = -1
 
 
 class Sealed(Message, frozen=True, kw_only=True):
@@ -69,6 +71,13 @@ class OffsetLocated(Message, frozen=True, kw_only=True):
     offset: int
 
 
+class EventLocated(Message, frozen=True, kw_only=True):
+    """The append boundary at `offset` has `event_index` events before it."""
+
+    offset: int
+    event_index: int
+
+
 class AppendSetup(Message, frozen=True, kw_only=True):
     """The session is open; `last_event_number` is 0 for a writer unknown to the segment.
 
@@ -81,11 +90,17 @@ class AppendSetup(Message, frozen=True, kw_only=True):
 
 
 class Appended(Message, frozen=True, kw_only=True):
-    """Everything up to `last_event_number` of the session is durable; `length` after it."""
+    """Everything up to `last_event_number` of the session is durable; `length` after it.
+
+    `event_count`: the events of the segment after this append, so that an append of n events gave
+    them the numbers from `event_count` - n on. -1: not known, because the append was a repetition,
+    or because the store is older.
+    """
 
     session: int
     last_event_number: int
     length: int
+    event_count: int = -1
 
 
 class SegmentRead(Message, frozen=True, kw_only=True):
@@ -161,5 +176,6 @@ REPLIES: Mapping[int, type[Message]] = {
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
     50: AttributeValues, 51: SegmentCreated, 52: TableUpdated, 53: TableRead, 54: TableDescribed,
+    55: EventLocated,
 }  # fmt: skip
 """Every reply, by its number in packets: add, never change."""

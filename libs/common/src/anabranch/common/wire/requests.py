@@ -20,6 +20,7 @@ from anabranch.common.wire.replies import (
     AppendSetup,
     AttributeValues,
     Done,
+    EventLocated,
     OffsetLocated,
     Sealed,
     SegmentCreated,
@@ -163,6 +164,19 @@ class LocateTime(Request, frozen=True, kw_only=True):
     """
 
     time_ms: int
+
+
+class LocateEvent(Request, frozen=True, kw_only=True):
+    """→ EventLocated: the last known append boundary with at most `event_index` events before it.
+
+    Events are counted from 0 over the life of the segment, and truncation does not change their
+    numbers. The caller reads from the boundary and skips the events before the wanted one. For
+    appends that only tier 2 has, the boundary may lie up to 64 KiB, or one append, too early,
+    because chunks list one boundary per 64 KiB. A number at or above the segment's event count is
+    located at the segment's end. RecordEvicted: a truncation has removed the event.
+    """
+
+    event_index: int
 
 
 class SetupAppend(Request, frozen=True, kw_only=True):
@@ -330,5 +344,6 @@ REQUESTS = (
     RequestKind(29, GetEntries, TableRead),
     RequestKind(30, ScanEntries, TableRead),
     RequestKind(31, DescribeTable, TableDescribed),
+    RequestKind(32, LocateEvent, EventLocated, "locate_event"),
 )
 """Every request and its reply; a `Failed` may come instead."""

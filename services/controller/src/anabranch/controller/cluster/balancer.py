@@ -30,6 +30,7 @@ from anabranch.controller.cluster.elections import Elected, Elections
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placement_writes import change_placement
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.liveness import Kind, Verdict
 from anabranch.controller.domain.cluster.placement import assign
 from anabranch.controller.domain.cluster.placement_actions import (
@@ -86,10 +87,12 @@ class Balancer:
         replication: Replication,
         clock: Clock,
         containment: Containment,
+        topics: TopicContainerTable,
         measure: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._containment = containment
         self._drains = drains
+        self._topics = topics
         self._elections = elections
         self._replication = replication
         self._measure = measure
@@ -106,7 +109,7 @@ class Balancer:
         self._same_since_s = clock.monotonic()
         self._is_settled = False
         self._changed = asyncio.Event()
-        for source in (placements, members, lead, drains):
+        for source in (placements, members, lead, drains, topics):
             source.on_change(self._changed.set)
         placements.on_change(self._measure_openings)
 
@@ -123,6 +126,7 @@ class Balancer:
             settled=self._is_settled,
             held=self._members.hold is not None or not self._members.seeing,
             replication=self._replication,
+            wanted=self._topics.wanted,
         )
 
     async def serve(self) -> None:
@@ -142,7 +146,7 @@ class Balancer:
     async def _step(self) -> None:
         self._is_settled = self._settled()
         known = self._members.complete and self._placements.complete and self._drains.complete
-        if not known or not self._lead.leading:
+        if not (known and self._topics.complete) or not self._lead.leading:
             return
         placements = dict(self._placements.placements)
         plan = self.plan(placements)

@@ -23,6 +23,7 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.descriptions import PHASES, phase
 from anabranch.controller.domain.cluster.liveness import Hold, Kind, Timing
 from anabranch.controller.domain.cluster.placement_actions import Replication
@@ -44,6 +45,7 @@ class Cluster:
     placements: Placements
     balancer: Balancer
     drains: Drains
+    topic_containers: TopicContainerTable
     peers: Peers
     buckets: Buckets
     changes: PlacementChanges
@@ -136,9 +138,11 @@ def build_cluster(
     cluster = around.objects(subjects.CLUSTER_BUCKET)
     leadership = Leadership(cluster, controllers, members, clock)
     drains = Drains(cluster, clock)
+    topics = TopicContainerTable(cluster, clock)
     placements = Placements(
-        members, placed, settings.container_count, clock, containment=containment
-    )
+        members, placed, settings.container_count, clock,
+        containment=containment, topics=lambda: topics.wanted,
+    )  # fmt: skip
     replication = Replication(settings.replication, settings.isr_min)
     elections = Elections(placed, members, NatsCandidates(around.client), clock)
     balancer = Balancer(
@@ -153,15 +157,17 @@ def build_cluster(
         replication=replication,
         clock=clock,
         containment=containment,
+        topics=topics,
         measure=around.observer.metrics.failed_over,
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
     buckets = _buckets(around, members, bucket_count)
     changes = PlacementChanges(
-        placed, placements, elections, clock,
-        container_count=settings.container_count, replication=replication,
-    )  # fmt: skip
-    return Cluster(members, leadership, placements, balancer, drains, peers, buckets, changes)
+        placed, placements, elections, clock, replication=replication
+    )
+    return Cluster(
+        members, leadership, placements, balancer, drains, topics, peers, buckets, changes
+    )
 
 
 def _myself(around: Surroundings) -> ControllerRecord:

@@ -41,6 +41,7 @@ async def serve(controller: Controller, lifetime: Lifetime, streams: MetadataStr
         keep("leadership", cluster.leadership.serve)
         keep("placements", cluster.placements.serve)
         keep("drains", cluster.drains.serve)
+        keep("topic containers", cluster.topic_containers.serve)
         keep("balancer", cluster.balancer.serve)
         for job, work in controller.runners.jobs():
             keep(job, work)

@@ -27,7 +27,7 @@ from anabranch.segstore.domain.container.circumstances import (
     InIndex,
 )
 from anabranch.segstore.shell.container.replies import Deliver
-from anabranch.segstore.shell.container.tiered_boundaries import look_up
+from anabranch.segstore.shell.container.tiered_events import look_up
 from anabranch.segstore.shell.node.store import OpenContainer, Store
 
 Spawn = Callable[[Coroutine[None, None, None]], None]

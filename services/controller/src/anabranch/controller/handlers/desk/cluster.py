@@ -17,7 +17,6 @@ from anabranch.common.contracts.queries import (
     StoreDrained,
     UndrainStore,
 )
-from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.cluster import (
     JETSTREAM,
     REPLICATED,
@@ -103,11 +102,8 @@ class ClusterDesk:
 
     def explain(self, query: ExplainContainer) -> ContainerExplained:
         """Why the container does not serve. Raises InvalidRequest, Unavailable."""
-        listed = self.placements.list_containers()
-        if not 0 <= query.container < len(listed):
-            raise InvalidRequest(
-                f"containers are numbered 0 to {len(listed) - 1}", container=query.container
-            )
+        listed = {found.container: found for found in self.placements.list_containers()}
+        self.placements.check_number(query.container)
         placements = self.placements.placements
         reasons = explain(query.container, placements.get(query.container), self._situation())
         return ContainerExplained(container=listed[query.container], reasons=reasons)

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar, cast
 
 from anabranch.common.contracts.segment_requests import MERGE_SOURCES_MAX
 from anabranch.common.errors import InvalidRequest
+from anabranch.common.model.topics import TOPIC_MARK
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import (
     Appended,
@@ -29,8 +30,10 @@ from anabranch.common.wire.messages import (
     CreateTransient,
     DeleteSegment,
     Done,
+    EventLocated,
     GetAttributes,
     GetSegmentInfo,
+    LocateEvent,
     LocateOffset,
     LocateTime,
     MergeSegments,
@@ -50,6 +53,7 @@ from anabranch.segstore.domain.container.circumstances import (
     Answer,
     Circumstances,
     Elsewhere,
+    EventsInTierTwo,
     InTierTwo,
     TimesInTierTwo,
     Whereabouts,
@@ -107,7 +111,10 @@ def answer_truncate(
     lower = around.boundary_before(known, request.offset)
     if isinstance(lower, InTierTwo):
         return lower
-    decision = decide_truncate(known, request, lower, around.now_ms)
+    event_count = -1
+    if TOPIC_MARK in request.segment:
+        event_count = around.events_before(known, request.offset)
+    decision = decide_truncate(known, request, lower, around.now_ms, event_count)
     assert isinstance(known, SegmentState)
     return Answer(decision, Truncated(start=max(known.start, request.offset)))
 
@@ -139,14 +146,17 @@ def answer_update(state: SegmentMap, request: UpdateAttributes, around: Circumst
 
 def answer_append_once(state: SegmentMap, request: AppendOnce, around: Circumstances) -> Answer:
     """→ Appended. Needs no session and ends none. Raises the errors of `decide_setup` and
-    `decide_append`."""
+    `decide_append`.
+    """
     payload, writer_id = around.given.payload, request.writer_id
     known = decide_setup(state.known(request.segment), request.segment, writer_id)
     last = state.last_event_number(known.number, writer_id)
     decision = decide_append(known, last, writer_id, request, payload, now_ms=around.now_ms)
-    added = 0 if isinstance(decision, Duplicate) else len(payload)
     last = request.first_event_number + request.count - 1
-    message = Appended(session=0, last_event_number=last, length=known.length + added)
+    length, event_count = known.length, -1
+    if not isinstance(decision, Duplicate):
+        length, event_count = length + len(payload), known.event_count + decision.event_count
+    message = Appended(session=0, last_event_number=last, length=length, event_count=event_count)
     return Answer(decision, message)
 
 
@@ -185,6 +195,7 @@ def answer_info(state: SegmentMap, request: GetSegmentInfo, around: Circumstance
         container_epoch=found.container_epoch,
         sealed_in_tier_two=found.sealed_in_tier_two,
         modified_ms=known.modified_ms,
+        start_event_count=known.start_event_count,
     )
     return Answer(NO_CHANGE, info)
 
@@ -228,6 +239,22 @@ def answer_locate_time(
     if isinstance(found, TimesInTierTwo):
         return found
     return Answer(NO_CHANGE, OffsetLocated(offset=found))
+
+
+def answer_locate_event(
+    state: SegmentMap, request: LocateEvent, around: Circumstances
+) -> Answer | EventsInTierTwo:
+    """→ EventLocated. Raises SegmentNotFound, InvalidRequest, and the errors of
+    `boundary_at_event`."""
+    known = state.known(request.segment)
+    if not isinstance(known, SegmentState):
+        raise gone(known, request.segment)
+    if request.event_index < 0:
+        raise InvalidRequest("events are numbered from 0", event_index=request.event_index)
+    found = around.boundary_at_event(known, request.event_index)
+    if isinstance(found, EventsInTierTwo):
+        return found
+    return Answer(NO_CHANGE, EventLocated(offset=found.offset, event_index=found.event_count))
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -298,6 +325,7 @@ VERBS: Mapping[type[Request], Verb[Request]] = dict(
         _row(GetSegmentInfo, "segment info", answer_info, Sees.PENDING_WHILE_ROOM),
         _row(LocateOffset, "locate offset", answer_locate, Sees.DURABLE),
         _row(LocateTime, "locate time", answer_locate_time, Sees.DURABLE),
+        _row(LocateEvent, "locate event", answer_locate_event, Sees.DURABLE),
         _row(UpdateTable, "update table", answer_update_table),
         _row(CompactTable, "compact table", answer_compact),
         _row(TruncateTable, "truncate table", answer_truncate_table),

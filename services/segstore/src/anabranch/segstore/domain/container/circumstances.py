@@ -5,6 +5,7 @@ only tier 2 knows, the place to look at is returned instead (`Elsewhere`), and t
 again with the finding (`Given`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +56,36 @@ class TimesInTierTwo:
 
 
 @dataclass(frozen=True, slots=True)
+class EventsInTierTwo:
+    """The boundary with at most `event_index` events before it is asked for, in the segment
+    `number`.
+
+    extents            the segment's extents, ascending
+    gaps               by start of an extent, the events between the extent before it and this one;
+                       extents without an entry are adjacent
+    event_count        the events before the end of the last extent
+    start              the segment's start, in bytes
+    start_event_count  the events before it; -1: not known
+    """
+
+    number: int
+    event_index: int
+    extents: tuple[TieredExtent, ...]
+    gaps: Mapping[int, int]
+    event_count: int
+    start: int
+    start_event_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventBoundary:
+    """The append boundary at `offset` has `event_count` events before it."""
+
+    offset: int
+    event_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class InIndex:
     """What the index of the table segment `number` knows of the keys, and of the client's requests,
     once it has everything before `kept_from`. `new_since`: no block before this offset is of the
@@ -68,7 +99,7 @@ class InIndex:
     block: TableBlock
 
 
-Elsewhere = InTierTwo | TimesInTierTwo | InIndex
+Elsewhere = InTierTwo | TimesInTierTwo | EventsInTierTwo | InIndex
 """The thing to look up before the request is asked again."""
 
 
@@ -76,12 +107,14 @@ Elsewhere = InTierTwo | TimesInTierTwo | InIndex
 class TieredBoundaries:
     """The append boundaries next to an offset of the segment `number`, as tier 2 knows them.
 
-    `lower` is at or before the offset, `higher` at or after it.
+    `lower` is at or before the offset, `higher` at or after it. `event_count`: the events before
+    `lower`; -1: not known.
     """
 
     number: int
     lower: int
     higher: int
+    event_count: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +127,28 @@ class TieredTime:
 
 
 @dataclass(frozen=True, slots=True)
+class TieredEvent:
+    """The answer to `asked`: the boundary, and the events before the segment's start."""
+
+    asked: EventsInTierTwo
+    boundary: EventBoundary
+    start_event_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """Values that come with a request besides its message.
 
     `payload`: the bytes to append. `name`: the name of the transient segment to create, drawn by
-    the store. `tiered`, `tiered_time` and `findings`: what earlier answers asked for. `block`: the
-    payload, if an earlier answer parsed it as a table block.
+    the store. `tiered`, `tiered_time`, `tiered_event` and `findings`: what earlier answers asked
+    for. `block`: the payload, if an earlier answer parsed it as a table block.
     """
 
     payload: bytes = b""
     name: str = ""
     tiered: TieredBoundaries | None = None
     tiered_time: TieredTime | None = None
+    tiered_event: TieredEvent | None = None
     findings: Findings | None = None
     block: TableBlock | None = None
 
@@ -142,5 +185,20 @@ class Circumstances(Protocol):
         """The durable append boundary before the first append that is not older than `time_ms`.
 
         Raises Unavailable if the bytes moved to tier 2 after the given finding.
+        """
+        ...
+
+    def events_before(self, known: Known, boundary: int) -> int:
+        """How many events the segment has before a boundary that `boundary_before` has found; -1:
+        not known."""
+        ...
+
+    def boundary_at_event(
+        self, known: SegmentState, event_index: int
+    ) -> EventBoundary | EventsInTierTwo:
+        """The last known durable boundary with at most so many events before it.
+
+        Raises RecordEvicted if it lies before the segment's start, and Unavailable if the given
+        finding belongs to a segment that was replaced.
         """
         ...

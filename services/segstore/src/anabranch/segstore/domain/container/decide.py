@@ -155,9 +155,10 @@ def decide_delete(
 
 
 def decide_truncate(
-    known: Known, request: TruncateSegment, lower: int, now_ms: int
+    known: Known, request: TruncateSegment, lower: int, now_ms: int, event_count: int = -1
 ) -> TruncateOperation | NoChange:
-    """`lower` is the nearest known append boundary at or below the offset.
+    """`lower` is the nearest known append boundary at or below the offset, and `event_count` the
+    number of events before the offset, -1 if it is not known.
 
     The start never decreases; sealed segments may be truncated too. Raises InvalidRequest,
     StaleRequest, SegmentNotFound, NotAtBoundary.
@@ -184,7 +185,7 @@ def decide_truncate(
             "the offset is not an append boundary",
             segment=segment, offset=offset, lower=lower,
         )  # fmt: skip
-    return TruncateOperation(segment, stamp, now_ms, offset)
+    return TruncateOperation(segment, stamp, now_ms, offset, event_count)
 
 
 def decide_attributes(

@@ -6,7 +6,7 @@ Layout (little-endian), one operation after another in a frame::
     body     control: i64 incarnation, i64 revision, i64 time_ms, name, then
                create: u8 kind of the segment
                seal, delete: nothing
-               truncate: u64 offset
+               truncate: u64 offset, and if it is known, u64 the number of events before it
                merge: u64 target's number, u64 target's length before, then per source
                    u64 number, u64 length, u16 name size, name
                attributes: 16 B client id, u64 request number, attribute changes
@@ -18,8 +18,8 @@ In an append the header's name size is the size of the attribute changes.
 
 An operation is written in the oldest format that has it: truncate, merge, attributes and an append
 with attribute changes are format 2, a merge of transaction segments, which need not be sealed, is
-format 3, and a create is format 4. In older formats a create has nothing after the name, and the
-name gives the kind.
+format 3, a create is format 4, and a truncate with a number of events is format 5. In older formats
+a create has nothing after the name, and the name gives the kind.
 
 The frame around the operations carries the checksum that guards the headers. The payload's own
 checksum accompanies it from the request to every place that it is copied to. Encoding returns
@@ -40,8 +40,8 @@ from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.attributes import AttributeChange
 from anabranch.segstore.domain.table.tail import TableChange
 
-FORMAT = 4
-_KINDS_SINCE, _COMMITS = 4, 3
+FORMAT = 5
+_COUNTED, _KINDS_SINCE, _COMMITS = 5, 4, 3
 WRITER_ID_SIZE_BYTES = 16
 
 _CREATE, _APPEND, _SEAL, _DELETE, _TRUNCATE, _MERGE, _ATTRIBUTES = 1, 2, 3, 4, 5, 6, 7
@@ -50,6 +50,7 @@ _CONTROL = struct.Struct("<qqq")
 _APPEND_BODY = struct.Struct("<QQ16sQIIq")
 _KIND = struct.Struct("<B")
 _OFFSET = struct.Struct("<Q")
+_OFFSET_AND_COUNT = struct.Struct("<QQ")
 _TARGET = struct.Struct("<QQ")
 _SOURCE = struct.Struct("<QQH")
 _CLIENT = struct.Struct("<16sQ")
@@ -90,12 +91,16 @@ class DeleteOperation:
 
 @dataclass(frozen=True, slots=True)
 class TruncateOperation:
-    """Moves the segment's start to `offset`; at its present start it only raises the stamp."""
+    """Moves the segment's start to `offset`; at its present start it only raises the stamp.
+
+    `event_count`: the number of events before `offset`; -1: not known.
+    """
 
     segment: str
     stamp: Stamp
     time_ms: int
     offset: int
+    event_count: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +225,10 @@ def _control_parts(operation: ControlOperation) -> tuple[int, int, bytes]:
             return _CREATE, _KINDS_SINCE, _KIND.pack(operation.kind)
         case SealOperation() | DeleteOperation():
             return _KIND_OF[type(operation)], 1, b""
-        case TruncateOperation():
-            return _TRUNCATE, 2, _OFFSET.pack(operation.offset)
+        case TruncateOperation(offset=offset, event_count=event_count):
+            if event_count < 0:
+                return _TRUNCATE, 2, _OFFSET.pack(offset)
+            return _TRUNCATE, _COUNTED, _OFFSET_AND_COUNT.pack(offset, event_count)
         case MergeOperation():
             parts = [_TARGET.pack(operation.number, operation.offset)]
             for source in operation.sources:
@@ -290,8 +297,9 @@ def _decode_body(kind: int, fmt: int, name_size: int, body: memoryview) -> Opera
             return CreateOperation(name, stamp, time_ms, segment_kind(name))
         return CreateOperation(name, stamp, time_ms, SegmentKind(*_KIND.unpack(rest)))
     if kind == _TRUNCATE:
-        (offset,) = _OFFSET.unpack(rest)
-        return TruncateOperation(name, stamp, time_ms, offset)
+        if fmt >= _COUNTED:
+            return TruncateOperation(name, stamp, time_ms, *_OFFSET_AND_COUNT.unpack(rest))
+        return TruncateOperation(name, stamp, time_ms, *_OFFSET.unpack(rest))
     if kind == _MERGE:
         number, offset = _TARGET.unpack_from(rest)
         sources = tuple(_decode_sources(rest[_TARGET.size :]))

@@ -6,10 +6,11 @@ that a reader, a stream cut or a Spark split may start at every piece.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from anabranch.common.model.topics import TOPIC_MARK
 from anabranch.common.tier2.chunk import SparseEntry
 from anabranch.common.tier2.state import Catalog
 from anabranch.segstore.domain.container.state import (
@@ -27,13 +28,17 @@ GATHERED_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PlannedPiece:
-    """Bytes [start, end) of a segment, both append boundaries, and the entries of the piece."""
+    """Bytes [start, end) of a segment, both append boundaries, and the entries of the piece.
+
+    `events_before`: the number of the segment's events before `start`; -1: not known.
+    """
 
     segment_name: str
     segment_number: int
     start: int
     end: int
     entries: tuple[SparseEntry, ...]
+    events_before: int = -1
 
     @property
     def size(self) -> int:
@@ -65,7 +70,7 @@ def plan_flush(
     small: list[PlannedPiece] = []
     for segment in sorted(cut.segments, key=lambda entry: entry.state.number):
         check_marks(catalog, segment)
-        for piece in (piece for run in segment.runs for piece in _pieces(segment, run, limits)):
+        for piece in _pieces_of(segment, limits):
             if piece.size >= limits.own_chunk_min:
                 own.append((piece,))
             else:
@@ -94,7 +99,32 @@ def check_marks(catalog: Catalog, segment: SegmentCut) -> None:
         assert all(before < after for before, after in pairwise(offsets))
 
 
-def _pieces(segment: SegmentCut, run: UntieredRun, limits: ChunkLimits) -> list[PlannedPiece]:
+def _pieces_of(segment: SegmentCut, limits: ChunkLimits) -> Iterator[PlannedPiece]:
+    for run, events_before in zip(segment.runs, events_before_runs(segment), strict=True):
+        yield from _pieces(segment, run, events_before, limits)
+
+
+def events_before_runs(segment: SegmentCut) -> Sequence[int]:
+    """How many events the segment has before each of its runs; -1: not known.
+
+    They are known for segments of topics, for the runs that only runs follow.
+    """
+    found = [-1] * len(segment.runs)
+    if TOPIC_MARK not in segment.state.name:
+        return found
+    reached, event_count = segment.state.length, segment.state.event_count
+    for at in range(len(segment.runs) - 1, -1, -1):
+        run = segment.runs[at]
+        if run.end != reached:
+            break
+        event_count -= sum(mark.event_count for mark in run.marks)
+        reached, found[at] = run.start, event_count
+    return found
+
+
+def _pieces(
+    segment: SegmentCut, run: UntieredRun, events_before: int, limits: ChunkLimits
+) -> list[PlannedPiece]:
     """The run cut at marks into pieces of at most the largest chunk's size."""
     pieces: list[PlannedPiece] = []
     marks = run.marks
@@ -110,8 +140,11 @@ def _pieces(segment: SegmentCut, run: UntieredRun, limits: ChunkLimits) -> list[
                 start=start,
                 end=taken[-1].offset,
                 entries=_sparse(taken, start, limits.sparse_interval),
+                events_before=events_before,
             )
         )
+        if events_before >= 0:
+            events_before += sum(mark.event_count for mark in taken)
         start, first = taken[-1].offset, stop
     return pieces
 

@@ -44,7 +44,7 @@ class Move:
     @property
     def copy(self) -> TieredExtent:
         """The extent that replaces the held one."""
-        return TieredExtent(self.held.extent.start, self.to)
+        return TieredExtent(self.held.extent.start, self.to, self.held.extent.events_before)
 
 
 # --- finding ----------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from anabranch.common.tier2.state import SegmentState
 from anabranch.segstore.domain.container.circumstances import (
+    EventBoundary,
+    EventsInTierTwo,
     Given,
     InTierTwo,
     TimesInTierTwo,
@@ -17,6 +19,7 @@ from anabranch.segstore.shell.memory.boundaries import (
     boundary_at_time,
     boundary_before,
 )
+from anabranch.segstore.shell.memory.event_boundaries import boundary_at_event, events_before
 from anabranch.segstore.shell.memory.read_index import ReadIndex
 
 
@@ -52,3 +55,13 @@ class ContainerCircumstances:
     def boundary_at_time(self, known: SegmentState, time_ms: int) -> int | TimesInTierTwo:
         """See `Circumstances`."""
         return boundary_at_time(known, time_ms, self.index, self.given.tiered_time)
+
+    def events_before(self, known: Known, boundary: int) -> int:
+        """See `Circumstances`."""
+        return events_before(known, boundary, self.index, self.waiting(), self.given.tiered)
+
+    def boundary_at_event(
+        self, known: SegmentState, event_index: int
+    ) -> EventBoundary | EventsInTierTwo:
+        """See `Circumstances`."""
+        return boundary_at_event(known, event_index, self.index, self.given.tiered_event)

@@ -34,6 +34,7 @@ class HeldAck(NamedTuple):
     request_id: int
     last_event_number: int
     length: int
+    event_count: int = -1
 
 
 class HeldReply(NamedTuple):
@@ -116,7 +117,10 @@ def _session_of(message: Message) -> int:
 def _send_acks(acks: dict[AppendSession, HeldAck]) -> None:
     for session, ack in acks.items():
         reply = Appended(
-            session=session.session, last_event_number=ack.last_event_number, length=ack.length
+            session=session.session,
+            last_event_number=ack.last_event_number,
+            length=ack.length,
+            event_count=ack.event_count,
         )
         session.send(reply, ack.request_id)
     acks.clear()

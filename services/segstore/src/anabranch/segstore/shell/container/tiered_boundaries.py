@@ -1,4 +1,5 @@
 """Looks up in tier 2 what an answer depends on: append boundaries, and the times of appends.
+`tiered_events.py` searches for the numbers of events.
 
 Boundaries are found by walking over the blocks' headers, which give their sizes. Extents begin and
 end on boundaries. Boundaries and times never change, so a finding stays valid.
@@ -8,7 +9,8 @@ commit that put them here, and after a clock was set back. The search therefore 
 extents, and then checks the extents just before the one that it found.
 """
 
-from dataclasses import replace
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 
 from anabranch.common.errors import CorruptBlock, FormatTooNew
 from anabranch.common.tier2.state import TieredExtent
@@ -27,7 +29,19 @@ _CHECKED_COUNT = 8
 """The extents before a finding that are checked for appends that are young enough already."""
 
 
-async def look_up(tier_two: TierTwo, place: InTierTwo | TimesInTierTwo, given: Given) -> Given:
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The boundaries at or around an offset of an extent, and the events before `lower`; relative
+    to the extent."""
+
+    lower: int
+    higher: int
+    event_count: int
+
+
+async def look_up_boundaries(
+    tier_two: TierTwo, place: InTierTwo | TimesInTierTwo, given: Given
+) -> Given:
     """`given` with the finding that the answer depends on. Raises the errors of `TierTwo.read`."""
     if isinstance(place, InTierTwo):
         return replace(given, tiered=await find_boundaries(tier_two, place))
@@ -41,30 +55,39 @@ async def find_boundaries(tier_two: TierTwo, place: InTierTwo) -> TieredBoundari
     `TierTwo.read`.
     """
     extent = place.extent
-    lower, higher = await _boundaries(tier_two, extent, place.offset - extent.start)
-    return TieredBoundaries(place.number, extent.start + lower, extent.start + higher)
+    found = await boundaries_around(tier_two, extent, place.offset - extent.start)
+    event_count = -1
+    if extent.events_before >= 0:
+        event_count = extent.events_before + found.event_count
+    return TieredBoundaries(
+        place.number, extent.start + found.lower, extent.start + found.higher, event_count
+    )
 
 
-async def _boundaries(tier_two: TierTwo, extent: TieredExtent, wanted: int) -> tuple[int, int]:
-    """The boundaries at or around `wanted`: (highest at or below, lowest at or above).
+async def boundaries_around(tier_two: TierTwo, extent: TieredExtent, wanted: int) -> Around:
+    """The boundaries at or around `wanted`: the highest at or below, and the lowest at or above.
 
     All offsets are relative to the extent. Walks over the blocks from the chunk's last sparse entry
     before `wanted`. If the extent does not hold blocks, only the sparse entries are known.
     """
-    at, beyond = await tier_two.entries_around(extent.ref, wanted)
+    entries = ((0, 0), *await tier_two.entry_counts(extent.ref))
+    listed = bisect_right(entries, wanted, key=lambda entry: entry[0]) - 1
+    at, event_count = entries[listed]
+    beyond = at if at == wanted else entries[listed + 1][0]
     window, window_at = b"", 0
     while at < wanted:
         if at + HEADER_SIZE_BYTES > window_at + len(window):
             window_at = at
             window = await _window(tier_two, extent, at)
         try:
-            size = parse_header(window, at - window_at).size
+            header = parse_header(window, at - window_at)
         except (CorruptBlock, FormatTooNew):
-            return at, beyond
-        if at + size > wanted:
-            return at, min(at + size, extent.ref.length)
-        at += size
-    return at, at
+            return Around(at, beyond, event_count)
+        if at + header.size > wanted:
+            return Around(at, min(at + header.size, extent.ref.length), event_count)
+        at += header.size
+        event_count += 0 if header.is_part else header.event_count
+    return Around(at, at, event_count)
 
 
 async def _window(tier_two: TierTwo, extent: TieredExtent, at: int) -> bytes:

@@ -12,7 +12,7 @@ from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.segment_contents import FlushUnderWay
-from anabranch.segstore.shell.memory.segment_index import ReadFrame, SegmentIndex
+from anabranch.segstore.shell.memory.segment_index import ReadFrame, SegmentIndex, moved_by
 
 
 class ReadIndex:
@@ -143,7 +143,7 @@ class ReadIndex:
         owner, base = self._owner(number)
         index = self._segments.get(owner)
         if index is not None:
-            index.replace(TieredExtent(found.start + base, found.ref) for found in extents)
+            index.replace(moved_by(base, found) for found in extents)
 
     def _owner(self, number: int) -> tuple[int, int]:
         """(the segment that now holds the bytes of `number`, their offset there)."""

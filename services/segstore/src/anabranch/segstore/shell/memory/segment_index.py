@@ -23,9 +23,16 @@ from anabranch.segstore.domain.container.state import AppendMark, UntieredRun
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.granule import Bytes
+from anabranch.segstore.shell.memory.layout import Layout
 from anabranch.segstore.shell.memory.segment_contents import Contents, FlushUnderWay
 
 ReadFrame = Callable[[LogAddress], bytes]
+
+
+def moved_by(base: int, extent: TieredExtent) -> TieredExtent:
+    """The extent in the segment that its own was merged into at `base`, whose events before it are
+    not known; with `base` 0, which no merge into a segment with events has, the extent itself."""
+    return TieredExtent(extent.start + base, extent.ref) if base else extent
 
 
 class SegmentIndex:
@@ -122,7 +129,7 @@ class SegmentIndex:
 
     def adopt(self, extents: Iterable[TieredExtent], base: int) -> None:
         """Add these extents of a merged segment, which began at `base` of this one."""
-        adopted = [TieredExtent(extent.start + base, extent.ref) for extent in extents]
+        adopted = [moved_by(base, extent) for extent in extents]
         self._adopted += adopted
         self.add_tiered(adopted)
 
@@ -314,31 +321,13 @@ class SegmentIndex:
         at = bisect_right(self._ends, offset, first, first + piece.count)
         return self._ends[at - 1] if at > first else piece.start
 
-    def older_than(self, time_ms: int) -> tuple[int, tuple[TieredExtent, ...]]:
-        """(the boundary before the first append in the pieces that is not older, the extents before
-        it whose appends are in no piece). The boundary is the segment's end if all are older."""
-        unknown: list[TieredExtent] = []
-        reached = self.start
-        for piece in self._pieces:
-            unknown += self._extents_over(reached, piece.start)
-            first, began = piece.first - self._first, piece.start
-            stop = first + piece.count
-            if piece.end > self.start and max(self._times[first:stop]) >= time_ms:
-                for ended, at_ms in zip(
-                    self._ends[first:stop], self._times[first:stop], strict=True
-                ):
-                    if at_ms >= time_ms and ended > self.start:
-                        return max(began, self.start), tuple(unknown)
-                    began = ended
-            reached = max(reached, piece.end)
-        return self.length, (*unknown, *self._extents_over(reached, self.length))
-
-    def _extents_over(self, start: int, end: int) -> list[TieredExtent]:
-        """The extents that hold some of the bytes [start, end)."""
-        at = max(bisect_right(self._extent_starts, start) - 1, 0)
-        stop = bisect_left(self._extent_starts, end)
-        found = self._extents[at:stop] if start < end else []
-        return [extent for extent in found if extent.start + extent.ref.length > start]
+    @property
+    def layout(self) -> Layout:
+        """The places of all bytes and the appends in the pieces, for searches."""
+        return Layout(
+            self.start, self.length, self._pieces, self._piece_starts, self._first,
+            self._ends, self._events, self._times, self._extents, self._extent_starts,
+        )  # fmt: skip
 
     @property
     def adopted(self) -> tuple[TieredExtent, ...]:

@@ -44,12 +44,14 @@ async def write_chunk(
 
     name = await objects.put(contents)
     return [
-        (
-            piece.segment_number,
-            TieredExtent(piece.start, ChunkRef(name, piece.offset, piece.length, piece.crc)),
-        )
-        for piece in pieces
+        (plan.segment_number, _extent(plan, name, piece))
+        for plan, piece in zip(planned, pieces, strict=True)
     ]
+
+
+def _extent(plan: PlannedPiece, name: str, piece: chunks.Piece) -> TieredExtent:
+    ref = ChunkRef(name, piece.offset, piece.length, piece.crc)
+    return TieredExtent(plan.start, ref, plan.events_before)
 
 
 async def _fetched(plan: PlannedPiece, fetch: FetchRange) -> AsyncIterator[bytes]:

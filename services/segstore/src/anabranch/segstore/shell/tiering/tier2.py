@@ -20,7 +20,6 @@ flush, which must be of the same cut, first creates it again with the same bytes
 manifest or a successor's. A full disk or an outage thus costs only time.
 """
 
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -390,12 +389,9 @@ class ContainerTierTwo:
         """See `ports.TierTwo.read`."""
         return await self._reader.read(ref, offset, length)
 
-    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
-        """See `ports.TierTwo.entries_around`."""
-        entries = await self._reader.entries(ref)
-        offsets = [0, *(entry.offset for entry in entries), ref.length]
-        at = bisect_right(offsets, offset) - 1
-        return offsets[at], offset if offsets[at] == offset else offsets[at + 1]
+    async def entry_counts(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
+        """See `ports.TierTwo.entry_counts`."""
+        return tuple((found.offset, found.event_count) for found in await self._reader.entries(ref))
 
     async def entry_times(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
         """See `ports.TierTwo.entry_times`."""
