@@ -220,7 +220,9 @@ class ClusterWorld:
         async def run() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    parts = (members, leadership, placements, balancer, drains, topics, registrar)
+                    parts = (
+                        members, leadership, placements, balancer, drains, topics, registrar,
+                    )  # fmt: skip
                     for part in parts:
                         group.create_task(part.serve())
             except* ProcessReplaced:

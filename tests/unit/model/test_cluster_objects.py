@@ -1,6 +1,7 @@
 """Stored SPUs, groups, topics and partitions: what is written is read again."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ from anabranch.common.model.objects import (
 )
 
 TOPIC_STATUS = TopicStatus(TopicResolution.PROVISIONED, "", ((1, 2), (2, 1)), (1024, 1025), 7)
-EXAMPLES: list[tuple[ObjectKind, ClusterObject]] = [
+EXAMPLES: list[tuple[ObjectKind[Any, Any], ClusterObject[Any, Any]]] = [
     (SPU, ClusterObject("a", SpuSpec(1, public=PublicEndpoint(1, (Ingress("h"),))), SpuStatus())),
     (SPU_GROUP, ClusterObject("g", SpuGroupSpec(2, 11, env=(("A", "b"),)), SpuGroupStatus())),
     (
@@ -70,20 +71,22 @@ EXAMPLES: list[tuple[ObjectKind, ClusterObject]] = [
 
 
 @pytest.mark.parametrize(("kind", "found"), EXAMPLES, ids=lambda one: getattr(one, "key", ""))
-def test_an_object_is_read_as_it_was_written(kind: ObjectKind, found: ClusterObject) -> None:
+def test_an_object_is_read_as_it_was_written(
+    kind: ObjectKind[Any, Any], found: ClusterObject[Any, Any]
+) -> None:
     stored = StoredObject(found.key, kind.to_bytes(found), 9)
     assert kind.from_stored(stored) == replace(found, revision=9)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
-def test_a_newer_schema_is_refused_by_name(kind: ObjectKind) -> None:
+def test_a_newer_schema_is_refused_by_name(kind: ObjectKind[Any, Any]) -> None:
     with pytest.raises(FormatTooNew, match=kind.word):
         kind.from_stored(StoredObject("x", b'{"schema_number": 2}', 1))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
 @pytest.mark.parametrize("data", [b"", b"\xff", b'{"schema_number": 1}', b"[]"])
-def test_damage_is_reported_as_corrupt(kind: ObjectKind, data: bytes) -> None:
+def test_damage_is_reported_as_corrupt(kind: ObjectKind[Any, Any], data: bytes) -> None:
     with pytest.raises(Corrupt):
         kind.from_stored(StoredObject("x", data, 1))
 

@@ -88,6 +88,17 @@ if TYPE_CHECKING:
     from anabranch.client.tables.table import Table as Table
     from anabranch.client.tables.watch import Change as Change
     from anabranch.client.tables.watch import Watch as Watch
+    from anabranch.client.topics.consumer import TopicConsumer as TopicConsumer
+    from anabranch.client.topics.consumers import ConsumerOffset as ConsumerOffset
+    from anabranch.client.topics.consumers import Consumers as Consumers
+    from anabranch.client.topics.offsets import Offset as Offset
+    from anabranch.client.topics.producer import TopicProducer as TopicProducer
+    from anabranch.client.topics.records import Record as Record
+    from anabranch.client.topics.records import RecordBatch as RecordBatch
+    from anabranch.client.topics.records import RecordMetadata as RecordMetadata
+    from anabranch.client.topics.spus import SpuGroups as SpuGroups
+    from anabranch.client.topics.spus import Spus as Spus
+    from anabranch.client.topics.topics import Topics as Topics
     from anabranch.client.transactions.admin import Transactions as Transactions
     from anabranch.client.transactions.begin import Beginning as Beginning
     from anabranch.client.transactions.part import PartReport as PartReport
@@ -122,6 +133,8 @@ if TYPE_CHECKING:
     from anabranch.common.contracts.scaling import ScalingExplained as ScalingExplained
     from anabranch.common.contracts.scaling import ScalingThresholds as ScalingThresholds
     from anabranch.common.contracts.scaling import SegmentExplained as SegmentExplained
+    from anabranch.common.contracts.spus import SpuDescription as SpuDescription
+    from anabranch.common.contracts.spus import SpuGroupDescription as SpuGroupDescription
     from anabranch.common.contracts.stream_queries import CutChecked as CutChecked
     from anabranch.common.contracts.stream_queries import CutFound as CutFound
     from anabranch.common.contracts.stream_queries import CutsCompared as CutsCompared
@@ -136,6 +149,11 @@ if TYPE_CHECKING:
     from anabranch.common.contracts.stream_queries import SuccessorsFound as SuccessorsFound
     from anabranch.common.contracts.tables import Partition as Partition
     from anabranch.common.contracts.tables import TableDescription as TableDescription
+    from anabranch.common.contracts.topics import PartitionDescription as PartitionDescription
+    from anabranch.common.contracts.topics import PlannedMove as PlannedMove
+    from anabranch.common.contracts.topics import RebalancePlan as RebalancePlan
+    from anabranch.common.contracts.topics import ReplicaLive as ReplicaLive
+    from anabranch.common.contracts.topics import TopicDescription as TopicDescription
     from anabranch.common.contracts.transactions import (
         ApplicationDescription as ApplicationDescription,
     )
@@ -158,6 +176,8 @@ if TYPE_CHECKING:
     from anabranch.common.errors import CodecMissing as CodecMissing
     from anabranch.common.errors import Conflict as Conflict
     from anabranch.common.errors import ConnectionLost as ConnectionLost
+    from anabranch.common.errors import ConsumerInUse as ConsumerInUse
+    from anabranch.common.errors import ConsumerNotFound as ConsumerNotFound
     from anabranch.common.errors import Corrupt as Corrupt
     from anabranch.common.errors import CorruptBlock as CorruptBlock
     from anabranch.common.errors import CutRefused as CutRefused
@@ -175,6 +195,7 @@ if TYPE_CHECKING:
     from anabranch.common.errors import InvalidRanges as InvalidRanges
     from anabranch.common.errors import InvalidRequest as InvalidRequest
     from anabranch.common.errors import InvalidSetting as InvalidSetting
+    from anabranch.common.errors import InvalidTopic as InvalidTopic
     from anabranch.common.errors import KeyExists as KeyExists
     from anabranch.common.errors import KeyNotFound as KeyNotFound
     from anabranch.common.errors import NodeNotFound as NodeNotFound
@@ -183,6 +204,7 @@ if TYPE_CHECKING:
     from anabranch.common.errors import OperationNotFound as OperationNotFound
     from anabranch.common.errors import OutcomeUnknown as OutcomeUnknown
     from anabranch.common.errors import Overloaded as Overloaded
+    from anabranch.common.errors import PartitionNotFound as PartitionNotFound
     from anabranch.common.errors import PartMismatch as PartMismatch
     from anabranch.common.errors import PlanOutdated as PlanOutdated
     from anabranch.common.errors import ReaderGroupExists as ReaderGroupExists
@@ -191,6 +213,7 @@ if TYPE_CHECKING:
     from anabranch.common.errors import ReaderInUse as ReaderInUse
     from anabranch.common.errors import ReaderNotFound as ReaderNotFound
     from anabranch.common.errors import ReaderRemoved as ReaderRemoved
+    from anabranch.common.errors import RecordEvicted as RecordEvicted
     from anabranch.common.errors import Retry as Retry
     from anabranch.common.errors import ScaleRefused as ScaleRefused
     from anabranch.common.errors import ScopeExists as ScopeExists
@@ -199,6 +222,10 @@ if TYPE_CHECKING:
     from anabranch.common.errors import SegmentNotFound as SegmentNotFound
     from anabranch.common.errors import SegmentTruncated as SegmentTruncated
     from anabranch.common.errors import SerializationFailed as SerializationFailed
+    from anabranch.common.errors import SpuExists as SpuExists
+    from anabranch.common.errors import SpuGroupExists as SpuGroupExists
+    from anabranch.common.errors import SpuGroupNotFound as SpuGroupNotFound
+    from anabranch.common.errors import SpuNotFound as SpuNotFound
     from anabranch.common.errors import StateNotInitialized as StateNotInitialized
     from anabranch.common.errors import StreamExists as StreamExists
     from anabranch.common.errors import StreamNotFound as StreamNotFound
@@ -211,6 +238,9 @@ if TYPE_CHECKING:
     from anabranch.common.errors import TimedOut as TimedOut
     from anabranch.common.errors import TooManyCheckpoints as TooManyCheckpoints
     from anabranch.common.errors import TooManyReaders as TooManyReaders
+    from anabranch.common.errors import TopicExists as TopicExists
+    from anabranch.common.errors import TopicNotFound as TopicNotFound
+    from anabranch.common.errors import TopicNotProvisioned as TopicNotProvisioned
     from anabranch.common.errors import TransactionEnded as TransactionEnded
     from anabranch.common.errors import TransactionNotFound as TransactionNotFound
     from anabranch.common.errors import Unauthorized as Unauthorized
@@ -224,6 +254,23 @@ if TYPE_CHECKING:
     from anabranch.common.errors import WriterExpired as WriterExpired
     from anabranch.common.model.key_range import KeyRange as KeyRange
     from anabranch.common.model.names import StreamRef as StreamRef
+    from anabranch.common.model.objects import Assigned as Assigned
+    from anabranch.common.model.objects import AssignedPartition as AssignedPartition
+    from anabranch.common.model.objects import Compression as Compression
+    from anabranch.common.model.objects import Computed as Computed
+    from anabranch.common.model.objects import Deduplication as Deduplication
+    from anabranch.common.model.objects import Encryption as Encryption
+    from anabranch.common.model.objects import Ingress as Ingress
+    from anabranch.common.model.objects import PartitionResolution as PartitionResolution
+    from anabranch.common.model.objects import PrivateEndpoint as PrivateEndpoint
+    from anabranch.common.model.objects import PublicEndpoint as PublicEndpoint
+    from anabranch.common.model.objects import SpuGroupResolution as SpuGroupResolution
+    from anabranch.common.model.objects import SpuGroupSpec as SpuGroupSpec
+    from anabranch.common.model.objects import SpuResolution as SpuResolution
+    from anabranch.common.model.objects import SpuSpec as SpuSpec
+    from anabranch.common.model.objects import SpuType as SpuType
+    from anabranch.common.model.objects import TopicResolution as TopicResolution
+    from anabranch.common.model.objects import TopicSpec as TopicSpec
     from anabranch.common.model.reader_group import GroupRef as GroupRef
     from anabranch.common.model.reader_group import GroupRetention as GroupRetention
     from anabranch.common.model.reader_group import GroupState as GroupState

@@ -85,6 +85,16 @@ class Administration:
         return public.Stores(self._control)
 
     @property
+    def spus(self) -> public.Spus:
+        """SPUs: register, unregister and list them."""
+        return public.Spus(self._control)
+
+    @property
+    def spu_groups(self) -> public.SpuGroups:
+        """SPU groups: create, scale, delete and list them."""
+        return public.SpuGroups(self._control)
+
+    @property
     def containers(self) -> public.Containers:
         """Containers: the store of each, why one does not serve, and moving and enabling them."""
         return public.Containers(self._control)

@@ -44,6 +44,13 @@ _NAMES: Mapping[str, str] = {
     "anabranch.client.tables.scan": "Scan",
     "anabranch.client.tables.table": "Table",
     "anabranch.client.tables.watch": "Change Watch",
+    "anabranch.client.topics.consumer": "TopicConsumer",
+    "anabranch.client.topics.consumers": "ConsumerOffset Consumers",
+    "anabranch.client.topics.offsets": "Offset",
+    "anabranch.client.topics.producer": "TopicProducer",
+    "anabranch.client.topics.records": "Record RecordBatch RecordMetadata",
+    "anabranch.client.topics.spus": "SpuGroups Spus",
+    "anabranch.client.topics.topics": "Topics",
     "anabranch.client.transactions.admin": "Transactions",
     "anabranch.client.transactions.begin": "Beginning",
     "anabranch.client.transactions.part": "PartReport TransactionPart",
@@ -64,12 +71,16 @@ _NAMES: Mapping[str, str] = {
     "anabranch.common.contracts.scaling": """
         PastDecision ScalingDecision ScalingExplained ScalingThresholds SegmentExplained
     """,
+    "anabranch.common.contracts.spus": "SpuDescription SpuGroupDescription",
     "anabranch.common.contracts.stream_queries": """
         CutChecked CutFound CutsCompared EpochDescription RetentionHolder RetentionPlan
         RetentionRelease ScaleChecked ScalingEvent SegmentDescription SegmentRun
         SuccessorsFound
     """,
     "anabranch.common.contracts.tables": "Partition TableDescription",
+    "anabranch.common.contracts.topics": """
+        PartitionDescription PlannedMove RebalancePlan ReplicaLive TopicDescription
+    """,
     "anabranch.common.contracts.transactions": """
         ApplicationDescription CommittedPart PartLength TransactionInfo TransactionKey
         TransactionList TransactionPinged
@@ -78,22 +89,29 @@ _NAMES: Mapping[str, str] = {
     "anabranch.common.contracts.writer_times": "WriterMark",
     "anabranch.common.errors": """
         AnabranchError BufferFull Busy CheckpointExists CheckpointNotFound Closed
-        CodecMissing Conflict ConnectionLost Corrupt CorruptBlock CutRefused EventNotFound
-        EventsTruncated EventTooLarge Fenced FormatTooNew GenerationMismatch Invalid
-        InvalidCut InvalidKey InvalidName InvalidPosition InvalidRanges InvalidRequest
-        InvalidSetting KeyExists KeyNotFound NodeNotFound NotAtBoundary NotFound
-        OperationNotFound OutcomeUnknown Overloaded PartMismatch PlanOutdated
-        ReaderGroupExists ReaderGroupNotFound ReaderGroupReset ReaderInUse ReaderNotFound
-        ReaderRemoved Retry ScaleRefused ScopeExists ScopeNotEmpty ScopeNotFound
-        SegmentNotFound SegmentTruncated SerializationFailed StateNotInitialized
-        StreamExists StreamNotFound StreamNotSealed StreamSealed SubscriberNotFound
-        TableExists TableNotFound TableSealed TimedOut TooManyCheckpoints TooManyReaders
-        TransactionEnded TransactionNotFound Unauthorized Unavailable Unknown
-        UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed ViewMismatch
-        WriterExpired
+        CodecMissing Conflict ConnectionLost ConsumerInUse ConsumerNotFound Corrupt
+        CorruptBlock CutRefused EventNotFound EventsTruncated EventTooLarge Fenced
+        FormatTooNew GenerationMismatch Invalid InvalidCut InvalidKey InvalidName
+        InvalidPosition InvalidRanges InvalidRequest InvalidSetting InvalidTopic KeyExists
+        KeyNotFound NodeNotFound NotAtBoundary NotFound OperationNotFound OutcomeUnknown
+        Overloaded PartitionNotFound PartMismatch PlanOutdated ReaderGroupExists
+        ReaderGroupNotFound ReaderGroupReset ReaderInUse ReaderNotFound ReaderRemoved
+        RecordEvicted Retry ScaleRefused ScopeExists ScopeNotEmpty ScopeNotFound
+        SegmentNotFound SegmentTruncated SerializationFailed SpuExists SpuGroupExists
+        SpuGroupNotFound SpuNotFound StateNotInitialized StreamExists StreamNotFound
+        StreamNotSealed StreamSealed SubscriberNotFound TableExists TableNotFound
+        TableSealed TimedOut TooManyCheckpoints TooManyReaders TopicExists TopicNotFound
+        TopicNotProvisioned TransactionEnded TransactionNotFound Unauthorized Unavailable
+        Unknown UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed
+        ViewMismatch WriterExpired
     """,
     "anabranch.common.model.key_range": "KeyRange",
     "anabranch.common.model.names": "StreamRef",
+    "anabranch.common.model.objects": """
+        Assigned AssignedPartition Compression Computed Deduplication Encryption Ingress
+        PartitionResolution PrivateEndpoint PublicEndpoint SpuGroupResolution SpuGroupSpec
+        SpuResolution SpuSpec SpuType TopicResolution TopicSpec
+    """,
     "anabranch.common.model.reader_group": """
         GroupRef GroupRetention GroupState GroupStream ReaderGroupConfig SegmentPosition
     """,

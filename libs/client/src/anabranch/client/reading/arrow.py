@@ -115,7 +115,7 @@ def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
             for block in blocks
         ]
     )
-    segment = pa.DictionaryArray.from_arrays(fixed(pa.int32(), numbers), _strings(names))
+    segment = pa.DictionaryArray.from_arrays(fixed(pa.int32(), numbers), strings(names))
     batch = pa.RecordBatch.from_arrays(
         [
             columns.event,
@@ -169,7 +169,7 @@ def _asked(batch: pa.RecordBatch, blocks: Sequence[PlacedBlock]) -> pa.RecordBat
     return batch.take(fixed(pa.int64(), np.flatnonzero(is_asked)))
 
 
-def _strings(texts: Sequence[str]) -> pa.Array:
+def strings(texts: Sequence[str]) -> pa.Array:
     stored = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, stored)], dtype=np.int32)
     values = pa.py_buffer(b"".join(stored))

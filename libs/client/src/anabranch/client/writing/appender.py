@@ -162,6 +162,11 @@ class SegmentAppender:
             self._waiters.append((event_number, waiter))
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether it has events to send and no session with a store."""
+        return self._session is None and self.outbox.unacknowledged > 0
+
+    @property
     def is_certain(self) -> bool:
         """Once it has ended: whether nothing that the outbox still holds can be stored."""
         return self._sealed or self._refused or not self.outbox.in_flight

@@ -430,3 +430,11 @@ class SpuGroupExists(Conflict):
 
     code = "spu-group-exists"
     default_remedy = Remedy("scale the existing group, or choose another name")
+
+
+class ConsumerInUse(Conflict):
+    """Another live consumer has committed under the same name. Fields: consumer, topic, partition,
+    offset (what it has committed)."""
+
+    code = "consumer-in-use"
+    default_remedy = Remedy("give every live consumer of a topic a name of its own")

@@ -1,4 +1,4 @@
-"""The topic file: a topic's name and spec as YAML, from the mapping that a YAML parser returns. Pure.
+"""The topic file: name and spec of a topic, from the mapping that a YAML parser returns. Pure.
 
 ::
 

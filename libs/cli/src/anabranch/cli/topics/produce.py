@@ -1,0 +1,123 @@
+"""The command `anabranch produce`: records from standard input, a file or the keyboard.
+
+At a terminal it prompts for a record after the other, and says `Ok!` when one is stored. Otherwise
+it sends records as they arrive, and succeeds only when all of them are durable.
+"""
+
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from anabranch.cli.commands.input_file import chunks_of, opened
+from anabranch.cli.commands.input_options import InputOptions, pour
+from anabranch.cli.figures import counted
+from anabranch.cli.output import Output
+from anabranch.cli.records import Format, Record, RecordParser
+from anabranch.cli.session import Connection, run_with_client
+from anabranch.cli.sink import EventSink
+from anabranch.cli.topics.options import FOREIGN_CODECS
+from anabranch.client import Client
+from anabranch.client.topics.producer import TopicProducer
+
+PROMPT = "> "
+_HERE = Connection()
+
+
+def _check_codec(_type: object, codec: str | None) -> None:
+    if codec in FOREIGN_CODECS:
+        raise ValueError(f"the codec {codec} is not available; use none or zstd")
+    if codec not in (None, "none", "zstd"):
+        raise ValueError("use none or zstd")
+
+
+def produce(
+    topic: str,
+    file: Annotated[Path | None, Parameter(name=("--file", "-f"))] = None,
+    *,
+    raw: Annotated[bool, Parameter(negative="")] = False,
+    key: str | None = None,
+    key_separator: str | None = None,
+    partition: Annotated[int | None, Parameter(name=("--partition", "-p"))] = None,
+    compression: Annotated[str | None, Parameter(validator=_check_codec)] = None,
+    isolation: Literal["read-committed", "read-uncommitted"] = "read-committed",
+    connection: Connection = _HERE,
+) -> None:
+    r"""Produce records to a topic: the lines of standard input or of a file.
+
+    Records with a key go to the partition of their key, the others to all partitions in turn. The
+    command succeeds only when all records are durable.
+
+    Parameters
+    ----------
+    file
+        The file with the records; by default standard input.
+    raw
+        The whole input is one record; otherwise each line is one.
+    key
+        The key of all records.
+    key_separator
+        Each line is a key, this text and the value, e.g. '\t'; an empty key means none.
+    partition
+        Send all records to this partition, whatever their keys are.
+    compression
+        none or zstd; by default what the topic asks for.
+    isolation
+        Both mean the same: a record is acknowledged when every in-sync copy has it.
+    """
+    form = Format.WHOLE if raw else Format.LINES
+    options = InputOptions(format=form, key=key, key_separator=key_separator)
+    options.parser()  # refuses a wrong command line before it connects
+
+    async def perform(client: Client, output: Output) -> None:
+        async with client.topics.producer(topic, compression=compression) as producer:
+            sink = RecordSink(producer, partition)
+            if file is None and not raw and _is_interactive(output):
+                await _converse(options.parser(), sink)
+                return
+            await pour(file, options, sink)
+        output.done(
+            f'produced {counted(sink.events, "record")} to "{topic}"',
+            {"topic": topic, "records": sink.events, "bytes": sink.size_bytes},
+        )
+
+    run_with_client(connection, perform)
+
+
+class RecordSink(EventSink):
+    """Takes the records of one command; `partition`: for all of them."""
+
+    def __init__(self, producer: TopicProducer[bytes], partition: int | None) -> None:
+        super().__init__(producer)
+        if partition is not None:
+            self._take = partial(producer.write, partition=partition)
+
+
+def _is_interactive(output: Output) -> bool:
+    return not output.for_programs and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def _converse(parser: RecordParser, sink: EventSink) -> None:
+    """Prompt for lines until the input ends; answer each when its record is durable."""
+    async with opened(None) as descriptor:
+        _show(PROMPT)
+        async for data in chunks_of(descriptor):
+            await _answer(parser.feed(data), sink)
+            _show(PROMPT)
+        await _answer(parser.finish(), sink)
+    _show("\n")
+
+
+async def _answer(records: Iterable[Record], sink: EventSink) -> None:
+    for record in records:
+        await sink.write([record])
+        await sink.flush()
+        _show("Ok!\n")
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
