@@ -15,11 +15,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-<<<<<<< HEAD
-@dataclass(frozen=True)  # With slots, the constructors `Spu(…)`, `Topic(…)` fail until Python 3.12.
-=======
 @dataclass(frozen=True)  # `typing` cannot make a frozen generic with slots in Python 3.11
->>>>>>> topics
 class ClusterObject(Generic[S, T]):
     """An object as it is stored.
 
