@@ -11,17 +11,20 @@ and in a temporary directory, which is removed afterwards.
 
 import asyncio
 import contextlib
+import math
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_programs
 from anabranch.cli.up.choices import NATS_COUNTS, REPLICATION_MAX, Log, Wish
 from anabranch.cli.up.credentials import kept_credentials
-from anabranch.cli.up.directory import DataDirectory, Endpoints, claim, numbered
+from anabranch.cli.up.directory import STORES, DataDirectory, Endpoints, claim, numbered
 from anabranch.cli.up.parts import (
     CONTROLLER,
     SEGSTORE,
@@ -31,8 +34,11 @@ from anabranch.cli.up.parts import (
     cluster_parts,
 )
 from anabranch.cli.up.ports import choose_port
+from anabranch.cli.up.provisioning import ProcessProvisioner, ensure_main, keep_provisioned
+from anabranch.cli.up.stores import KnownStores, StoreSpec, known_in, stores_at_start
 from anabranch.cli.up.supervisor import States, Supervisor
-from anabranch.common.errors import InvalidSetting, Unavailable
+from anabranch.client import connect
+from anabranch.common.errors import DirectoryUnusable, InvalidSetting, Unavailable
 from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, new_password, system_rng
@@ -65,8 +71,9 @@ class UpSettings:
     """Empty: a directory in `data_dir`."""
     otlp_endpoint: str = ""
     """The collector of the services' traces and metrics; empty for none."""
-    store_count: int = 1
-    """The number of segment stores; all but the first take any free port."""
+    store_count: int | None = None
+    """The number of segment stores, of which all but the first take any free port; None: as many
+    as the data directory has, one for a new one. Those of SPU groups besides `main` come on top."""
     redis: bool = True
     """Whether to start Redis if its program is found; without it, controllers share work by
     rendezvous.
@@ -97,6 +104,8 @@ class EmbeddedCluster:
         self._watch = watch
         self._ready = asyncio.Event()
         self._supervisor: Supervisor | None = None
+        self.spu_trouble = ""
+        """Why the processes cannot follow the SPU groups now; "" if they do."""
         self.redis_url = ""
         """The URL of Redis; empty without Redis."""
 
@@ -124,13 +133,15 @@ class EmbeddedCluster:
 
     def segstore_pids(self) -> list[int]:
         """The process ids of the running segment stores."""
-        names = numbered(SEGSTORE, len(self._endpoints.segstores))
-        return [pid for name in names for pid in self.pids(name)]
+        return self._pids_of(SEGSTORE)
 
     def controller_pids(self) -> list[int]:
         """The process ids of the running controllers."""
+        return self._pids_of(CONTROLLER)
+
+    def _pids_of(self, kind: str) -> list[int]:
         assert self._supervisor is not None, "the cluster is not supervised yet"
-        parts = [name for name in self._supervisor.states if name.startswith(CONTROLLER)]
+        parts = [name for name in self._supervisor.states if name.startswith(kind)]
         return [pid for name in parts for pid in self.pids(name)]
 
     def pids(self, part: str) -> list[int]:
@@ -152,6 +163,17 @@ class EmbeddedCluster:
 
     def supervise(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+
+    def note_stores(self, known: KnownStores, endpoints: Sequence[str]) -> None:
+        """Keep the stores for the next start, and publish their endpoints."""
+        self._directory.write(self._directory.root / STORES, known.as_text())
+        self._endpoints = replace(self._endpoints, segstores=tuple(endpoints))
+        if self._ready.is_set():
+            self._directory.publish(self._endpoints)
+
+    def note_trouble(self, trouble: str) -> None:
+        """Note why the processes cannot follow the SPU groups; "": they do."""
+        self.spu_trouble = trouble
 
     def changed(self, states: States) -> None:
         """Publish the endpoints when everything is ready for the first time, and notify the
@@ -181,18 +203,69 @@ async def embedded_cluster(
         claim(root, _wish(settings)) as directory,
         place_for_sockets(directory.folder("run")) as sockets,
     ):
-        _check_replication(directory.choices.replication, settings.store_count)
-        drawn = await _plan(settings, directory, sockets, system_rng())
+        known = _known_stores(directory)
+        stores = _stores_at_start(settings, known)
+        _check_replication(directory.choices.replication, len(stores))
+        ports = _Ports(system_rng())
+        drawn = await _plan(settings, directory, sockets, ports, stores)
         endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
         cluster.redis_url = drawn.redis_url
         supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
         cluster.supervise(supervisor)
+        works: list[Callable[[], Coroutine[None, None, None]]] = []
+        if not settings.ephemeral:
+            managed = tuple(store for store in stores if store.name)
+            cluster.note_stores(KnownStores(known.custom, managed), drawn.segstore_endpoints)
+            provisioner = ProcessProvisioner(
+                drawn, known, supervisor, ports.take, cluster.note_stores
+            )
+            works.append(partial(_provision, cluster, provisioner, known, stores, settings))
         try:
-            async with _supervised(supervisor):
+            async with _supervised(supervisor, works):
                 yield cluster
         finally:
             directory.withdraw()
+
+
+def _known_stores(directory: DataDirectory) -> KnownStores:
+    """The stores of the data directory. Raises DirectoryUnusable."""
+    text = directory.kept_stores()
+    if text is None:
+        made = takewhile(directory.has_node_id, numbered(SEGSTORE, STORE_COUNT_MAX))
+        return KnownStores(custom=tuple(made))
+    try:
+        return known_in(text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DirectoryUnusable(
+            "the list of the segment stores cannot be read",
+            remedy="restore it from a backup of the data directory",
+            path=str(directory.root / STORES),
+        ) from error
+
+
+def _stores_at_start(settings: UpSettings, known: KnownStores) -> tuple[StoreSpec, ...]:
+    if settings.ephemeral:  # its one store keeps nothing, and cannot be replaced
+        return (StoreSpec(SEGSTORE),)
+    return stores_at_start(known, settings.store_count)
+
+
+async def _provision(
+    cluster: EmbeddedCluster,
+    provisioner: ProcessProvisioner,
+    known: KnownStores,
+    stores: Sequence[StoreSpec],
+    settings: UpSettings,
+) -> None:
+    """Follow the SPU groups once the cluster is ready."""
+    await cluster.wait_ready(math.inf)
+    await keep_provisioned(
+        lambda: connect(cluster.nats),
+        provisioner,
+        lambda client: ensure_main(client, known, stores, settings.store_count),
+        cluster.note_trouble,
+        SystemClock(),
+    )
 
 
 def _wish(settings: UpSettings) -> Wish:
@@ -210,8 +283,11 @@ def _root(settings: UpSettings) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Run the supervisor beside the block, and stop it in order after the block."""
+async def _supervised(
+    supervisor: Supervisor, works: Sequence[Callable[[], Coroutine[None, None, None]]] = ()
+) -> AsyncIterator[None]:
+    """Run the supervisor and other works beside the block. After the block, cancel the works, and
+    stop the supervisor in order."""
     down = asyncio.Event()
 
     async def run() -> None:
@@ -223,9 +299,12 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(run())
+            tasks = [group.create_task(work()) for work in works]
             try:
                 yield
             finally:
+                for task in tasks:
+                    task.cancel()
                 supervisor.request_stop()
                 await down.wait()
     except BaseExceptionGroup as failures:
@@ -267,9 +346,12 @@ class _Ports:
 
 
 async def _plan(
-    settings: UpSettings, directory: DataDirectory, sockets: Path, rng: Rng
+    settings: UpSettings,
+    directory: DataDirectory,
+    sockets: Path,
+    ports: _Ports,
+    stores: tuple[StoreSpec, ...],
 ) -> ClusterPlan:
-    ports = _Ports(rng)
     nats_port = ports.take(settings.nats_port)
     segstore_port = ports.take(settings.segstore_port)
     gateway_port = ports.take(settings.gateway_port)
@@ -278,7 +360,8 @@ async def _plan(
     return ClusterPlan(
         redis_program=programs.redis,
         redis_socket=sockets / REDIS_SOCKET,
-        more_segstore_ports=tuple(ports.take() for _ in range(settings.store_count - 1)),
+        stores=stores,
+        more_segstore_ports=tuple(ports.take() for _ in stores[1:]),
         controller_count=settings.controller_count,
         directory=directory,
         nats_program=programs.nats,
@@ -316,7 +399,7 @@ def _check(settings: UpSettings) -> None:
         raise InvalidSetting(
             f"container count must be 1 to {CONTAINER_COUNT_MAX}", count=settings.container_count
         )
-    if not 1 <= settings.store_count <= STORE_COUNT_MAX:
+    if settings.store_count is not None and not 1 <= settings.store_count <= STORE_COUNT_MAX:
         raise InvalidSetting(
             f"a cluster on one machine has 1 to {STORE_COUNT_MAX} stores",
             count=settings.store_count,
@@ -337,7 +420,7 @@ def _check(settings: UpSettings) -> None:
             "an ephemeral cluster keeps no logs, so none can be in JetStream",
             remedy="omit --log or --ephemeral",
         )
-    if settings.ephemeral and settings.store_count > 1:
+    if settings.ephemeral and (settings.store_count or 1) > 1:
         raise InvalidSetting(
             "several stores cannot share a tier 2 in memory",
             remedy="omit --spus or --ephemeral",
@@ -362,7 +445,8 @@ def _check_replicas(settings: UpSettings, replication: int) -> None:
             "an ephemeral cluster keeps no logs, so none has replicas",
             remedy="omit --replication or --ephemeral",
         )
-    _check_replication(replication, settings.store_count)
+    if settings.store_count is not None:
+        _check_replication(replication, settings.store_count)
 
 
 def _check_replication(replication: int, store_count: int) -> None:

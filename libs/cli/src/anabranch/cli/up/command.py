@@ -68,7 +68,7 @@ def up(
     ports: Ports = _ANY_PORTS,
     container_count: int = 4,
     otlp_endpoint: str = "",
-    spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
+    spus: Annotated[int | None, Parameter(name=("--spus", "--stores"))] = None,
     controllers: int = 1,
     nats: int | None = None,
     logs: Logs = _USUAL_LOGS,
@@ -91,7 +91,8 @@ def up(
     otlp_endpoint
         Collector for traces and metrics (OTLP over HTTP), as http://host:4318.
     spus
-        Number of segment stores; they share tier 2 and the containers.
+        Number of segment stores, the SPUs of the SPU group main (1, or as many as there were); they
+        share tier 2 and the containers. `anabranch spg scale` changes it while the cluster runs.
     controllers
         Number of controllers; if one dies, the others take over its work.
     nats
@@ -148,7 +149,11 @@ async def _run(settings: UpSettings, context: str, as_json: bool) -> None:
             if not cluster.redis_url:
                 progress.remark("redis", _why_without_redis(settings))
             progress.will_serve(_place(settings, cluster, registration))
+            trouble = ""
             while not stop.is_set():
+                if cluster.spu_trouble != trouble:
+                    trouble = cluster.spu_trouble
+                    progress.remark("spu groups", trouble or "followed")
                 progress.tick()
                 await _wait(stop, TICK_S)
         progress.stopped()

@@ -44,12 +44,15 @@ def nothing_registered() -> Collection[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Outsider:
-    """A refused store. `revision`: of its record. `over_s`: when this controller first saw that the
+    """A refused store. `revision`: of its record. `since_s`: since when this controller refuses it,
+    in monotonic seconds; `was_member`: it was a member before. `over_s`: when this controller first saw that the
     session is over, in monotonic seconds."""
 
     record: NodeRecord
     revision: int
     why: Refusal
+    since_s: float
+    was_member: bool
     over_s: float | None = None
 
     @property
@@ -131,8 +134,13 @@ class Admission:
         unregistered = self.of(Refusal.UNREGISTERED)
         return {name: found.view(timing, now_s) for name, found in unregistered.items()}
 
-    def judge(self, name: str, record: NodeRecord, revision: int, now_s: float) -> Refusal | None:
-        """Whether the store with this record is refused, and why; remembers and logs it."""
+    def judge(
+        self, name: str, record: NodeRecord, revision: int, *, now_s: float, is_member: bool
+    ) -> Refusal | None:
+        """Whether the store with this record is refused, and why; remembers and logs it.
+
+        `is_member`: whether it has been a member until now.
+        """
         before = self._outsiders.get(name)
         if self._expelled.get(name, record.session) != record.session:
             del self._expelled[name]  # its process has been started again
@@ -143,7 +151,9 @@ class Admission:
             return None
         same = before is not None and before.record.session == record.session
         over_s = before.over_s if same and before is not None else None
-        found = Outsider(record, revision, why, over_s)
+        since_s = before.since_s if before is not None else now_s
+        was_member = before.was_member if before is not None else is_member
+        found = Outsider(record, revision, why, since_s, was_member, over_s)
         if over_s is None and found.ended:
             found = replace(found, over_s=now_s)
         self._outsiders[name] = found

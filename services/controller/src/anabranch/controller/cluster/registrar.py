@@ -28,6 +28,8 @@ from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.domain.cluster.joining import Refusal, to_register
 
 LOOK_S = 1.0
+GRACE_S = 3.0
+"""How long the leader leaves the session of a new store alone that may be registered soon."""
 FORGET_S = 60.0
 """A store that waits for its registration announces itself again sooner."""
 
@@ -110,9 +112,11 @@ class Registrar:
             return
         if members.admission.policy == "automatic":
             await self._register()
-        for name in members.admission.of(Refusal.UNREGISTERED):
-            await members.end_session(name)
-        await self._forget()
+        now_s, named = self._clock.monotonic(), self._named()
+        for name, found in members.admission.of(Refusal.UNREGISTERED).items():
+            if found.was_member or name in named or now_s - found.since_s > GRACE_S:
+                await members.end_session(name)
+        await self._forget(named)
 
     async def _register(self) -> None:
         around = self._around
@@ -126,10 +130,13 @@ class Registrar:
             await around.register(Spu(name, spec, SpuStatus()))
             _log.info("registered a store as a custom SPU", store=name, spu=spec.spu_id)
 
-    async def _forget(self) -> None:
-        """Delete the records of unregistered stores that are over for long and hold nothing."""
+    def _named(self) -> set[str]:
+        """The stores that placements name."""
         found = self._around.placements().values()
-        named = {name for one in found for name in (*one.replicas, *one.wanted, one.target)}
+        return {name for one in found for name in (*one.replicas, *one.wanted, one.target)}
+
+    async def _forget(self, named: Collection[str]) -> None:
+        """Delete the records of unregistered stores that are over for long and hold nothing."""
         now_s = self._clock.monotonic()
         for name, outside in self._around.members.admission.of(Refusal.UNREGISTERED).items():
             rested_s = now_s - outside.over_s if outside.over_s is not None else 0.0

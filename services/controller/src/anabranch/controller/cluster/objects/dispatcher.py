@@ -139,9 +139,7 @@ class Dispatcher(Generic[S, T]):
 
     def _has_seen(self, key: str, revision: int) -> bool:
         found = self.store.objects.get(key)
-        return self.store.revision >= revision or (
-            found is not None and found.revision >= revision
-        )
+        return self.store.revision >= revision or (found is not None and found.revision >= revision)
 
     async def _watch_until_due(self) -> None:
         """One watch, until the next reconciliation is due. Raises Retry."""
@@ -241,9 +239,7 @@ class Dispatcher(Generic[S, T]):
         try:
             revisions = await self._objects.write_all(writes)
         except (OutcomeUnknown, Unavailable) as error:
-            _log.warning(
-                "the outcome of writes is unknown", kind=self.kind.word, error=str(error)
-            )
+            _log.warning("the outcome of writes is unknown", kind=self.kind.word, error=str(error))
             self.reconcile()
             return await self._resolve(writes)
         return [
