@@ -15,9 +15,10 @@ from cyclopts import Parameter
 
 from anabranch.cli.target import DATA_DIR_DEFAULT
 from anabranch.cli.up.choices import Log
-from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.cli.up.cluster import EmbeddedCluster, embedded_cluster
 from anabranch.cli.up.progress import Place, Progress
 from anabranch.cli.up.registration import Registration, registered
+from anabranch.cli.up.settings import UpSettings
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import SystemClock
 

@@ -45,8 +45,8 @@ def nothing_registered() -> Collection[str] | None:
 @dataclass(frozen=True, slots=True)
 class Outsider:
     """A refused store. `revision`: of its record. `since_s`: since when this controller refuses it,
-    in monotonic seconds; `was_member`: it was a member before. `over_s`: when this controller first saw that the
-    session is over, in monotonic seconds."""
+    in monotonic seconds; `over_s`: when it first saw that the session is over. `was_member`: it was
+    a member before."""
 
     record: NodeRecord
     revision: int
