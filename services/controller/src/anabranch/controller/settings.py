@@ -103,6 +103,14 @@ class Settings(NatsSettings):
     isr_min: int = Field(default=0, ge=0, le=REPLICATION_MAX)
     """The fewest in-sync copies of a replicated log with which events are acknowledged. 0: more
     than half of the replicas."""
+    reconcile_s: float = Field(default=60.0, ge=1.0, le=3600.0)
+    """How often the leading controller compares every SPU, SPU group, topic and partition with what
+    is. Changes are noticed at once; this repairs what was missed."""
+    topic_assignment: Literal["round-robin-gap", "least-loaded"] = "round-robin-gap"
+    """How the replicas of topics are assigned to SPUs: in turn, with a gap that widens, and over
+    racks if the SPUs have racks; or to the SPUs that hold the fewest."""
+    topic_rebalance: Literal["command", "join"] = "command"
+    """When topics are spread over the SPUs again: by command only, or also after an SPU joined."""
     accept_rewound: bool = False
     """Start although a shard has lost messages that controllers had read. Set it only if these
     messages are lost for good, and unset it afterwards."""
