@@ -113,9 +113,16 @@ class Admission:
         if registered is None:
             return
         present = frozenset(registered)
-        for name in self._known - present:
-            if name in sessions:
-                self._expelled[name] = sessions[name]
+        gone = self._known - present
+        if len(gone) > 1 and not present:
+            _log.error(
+                "all registered SPUs are gone at once, so that this looks like lost metadata: "
+                "their stores are not expelled",
+                spus=sorted(gone),
+            )
+            gone = frozenset()
+        for name in gone & sessions.keys():
+            self._expelled[name] = sessions[name]
         for name in present & self._expelled.keys():
             del self._expelled[name]
         self._known = present

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from anabranch.common.errors import Conflict, Retry, Unknown
+from anabranch.common.errors import Conflict, Invalid, Retry, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.model.objects import Spu, SpuStatus
@@ -58,7 +58,7 @@ class Lead(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Inputs:
     """What the registrar looks at, and what it acts by.
 
     `register` creates the SPU unless one has its name; `reserved` are ids that SPU groups will use;
@@ -77,7 +77,7 @@ class Surroundings:
 class Registrar:
     """Keeps the registered SPUs and the stores in line."""
 
-    def __init__(self, around: Surroundings, clock: Clock, containment: Containment) -> None:
+    def __init__(self, around: Inputs, clock: Clock, containment: Containment) -> None:
         self._around = around
         self._clock = clock
         self._containment = containment
@@ -98,7 +98,7 @@ class Registrar:
                 try:
                     await self._step()
                 except (Retry, Conflict, Unknown) as error:
-                    _log.warning("stores cannot be registered, retrying", error=str(error))
+                    _log.warning("the step failed, retrying", error=str(error))
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()
@@ -127,8 +127,13 @@ class Registrar:
             if not around.members.is_down(name)
         }
         for name, spec in to_register(known, ids, around.reserved()).items():
-            await around.register(Spu(name, spec, SpuStatus()))
-            _log.info("registered a store as a custom SPU", store=name, spu=spec.spu_id)
+            try:
+                await around.register(Spu(name, spec, SpuStatus()))
+            except (Conflict, Invalid) as error:
+                # An operator was faster, or this controller has not seen the newest SPUs yet.
+                _log.warning("a store cannot be registered", store=name, error=str(error))
+            else:
+                _log.info("registered a store as a custom SPU", store=name, spu=spec.spu_id)
 
     def _named(self) -> set[str]:
         """The stores that placements name."""
