@@ -40,14 +40,8 @@ DOOMED_BUCKET = "ana_doomed_topics"
 """The backing streams that are to be deleted: key = the topic's incarnation, value = `Doomed`."""
 CONSUMERS_BUCKET = "ana_consumers"
 """The named consumers: key = ``<incarnation>.<consumer>``, value = `NamedConsumer`."""
-OBJECT_BUCKETS = (
-    SPUS_BUCKET, SPU_GROUPS_BUCKET, TOPICS_BUCKET, PARTITIONS_BUCKET, DOOMED_BUCKET,
-    CONSUMERS_BUCKET,
-)  # fmt: skip
 TOPIC_CONTAINERS_KEY = "topic-containers"
 """In the bucket of the cluster's constants: `TopicContainers`."""
-TOPIC_REBALANCE_KEY = "topic-rebalance"
-"""In the same bucket: `TopicRebalance`."""
 
 
 class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
@@ -228,22 +222,7 @@ class TopicContainers(_Record, frozen=True, kw_only=True):
     cursor: int = 0
 
 
-class MoveOfContainer(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic container's stores before and after, leader first; node ids."""
-
-    container: int
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-
-
-class TopicRebalance(_Record, frozen=True, kw_only=True):
-    """The last rebalancing of topics. `ended`: all its moves were performed, or given up."""
-
-    moves: tuple[MoveOfContainer, ...] = ()
-    ended: bool = False
-
-
-R = TypeVar("R", Doomed, NamedConsumer, TopicContainers, TopicRebalance)
+R = TypeVar("R", Doomed, NamedConsumer, TopicContainers)
 
 
 def record_from(kind: type[R], stored: StoredObject) -> R:
