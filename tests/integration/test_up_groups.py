@@ -1,10 +1,12 @@
 """The processes of a local cluster follow its SPU groups, and no record is lost thereby."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.client import Client, connect
 from anabranch.common.errors import AnabranchError
 
@@ -12,6 +14,11 @@ DEADLINE_S = 60.0
 LOOK_S = 0.2
 STREAM = "groups/numbers"
 EVENTS = 200
+
+
+def of_an_earlier_release(plan: ClusterPlan) -> Sequence[PartSpec]:
+    """Parts whose store draws its node id."""
+    return cluster_parts(replace(plan, stores=()))
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -126,3 +133,26 @@ async def test_another_group_gets_stores_of_its_own_and_its_deletion_stops_them(
 
         await eventually(gone)
         await all_open_on(client, ["main-0"])
+
+
+async def test_a_directory_of_an_earlier_release_keeps_its_store_and_grows_by_the_group_main(
+    tmp_path: Path,
+) -> None:
+    settings = UpSettings(tmp_path / "data", container_count=2)
+    async with embedded_cluster(settings, parts=of_an_earlier_release) as cluster:
+        await cluster.wait_ready()
+        async with connect(cluster.nats) as client:
+            await client.scopes.create("groups")
+            await client.streams.create(STREAM, segments=2)
+            await write(client, 0)
+            (drawn,) = [store.node_id async for store in client.stores.list()]
+    (tmp_path / "data" / "spus.json").unlink()
+
+    async with embedded_cluster(replace(settings, store_count=2)) as cluster:
+        await cluster.wait_ready()
+        async with connect(cluster.nats) as client:
+            await are_online(client, [drawn, "main-0"])
+            found = {spu.name: spu.spec async for spu in client.spus.list()}
+            assert (found[drawn].type, found[drawn].spu_id) == ("custom", 0)
+            assert (found["main-0"].type, found["main-0"].spu_id) == ("managed", 1)
+            assert await read(client, EVENTS) == list(range(EVENTS))
