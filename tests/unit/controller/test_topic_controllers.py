@@ -119,8 +119,8 @@ def test_a_request_that_is_repeated_finds_its_own_topic_and_adds_partitions_once
                 grown = await add_partitions(life.desk, grow)
                 assert isinstance(grown, TopicDescribed)
                 assert grown.topic.partition_count == 3
-            with pytest.raises(InvalidTopic, match="the topic has 3 partitions, and not 2"):
-                await add_partitions(life.desk, AddPartitions(topic="orders", expected=2))
+            with pytest.raises(InvalidTopic, match="the topic has 3 partitions, and not 1"):
+                await add_partitions(life.desk, AddPartitions(topic="orders", expected=1))
 
     play(story)
 
