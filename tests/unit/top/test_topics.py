@@ -12,8 +12,9 @@ from kit.topic_objects import ObjectsController
 
 
 def client_of(controller: ObjectsController) -> Client:
-    control = FakeControlPlane(controller)
-    return Client(control, clock=SystemClock(), ids=SeededIds(1), rng=system_rng())
+    control, ids = FakeControlPlane(controller), SeededIds(1)
+    control.new_command_id = ids.new_id  # type: ignore[method-assign]
+    return Client(control, clock=SystemClock(), ids=ids, rng=system_rng())
 
 
 async def test_the_lines_name_spus_topics_and_partitions_that_need_attention() -> None:
