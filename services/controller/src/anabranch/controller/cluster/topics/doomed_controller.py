@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoomedInputs:
-    """What the controller looks at.
+    """The inputs of the controller.
 
     `backing_streams()`: the names of the streams in the scope of topics; `topic_store`,
     `consumers`: buckets; `ready()`: whether the event store has been seen.
@@ -60,7 +60,7 @@ class DoomedController:
         self._clock = clock
 
     async def step(self, full: bool) -> float | None:
-        """Perform what is due. Raises Unavailable, OutcomeUnknown, Corrupt."""
+        """Perform the due commands. Raises Unavailable, OutcomeUnknown, Corrupt."""
         inputs = self._inputs
         if not inputs.complete:
             return None

@@ -5,8 +5,8 @@ table of topic containers, the reconcile timer. `domain/cluster/topics.py` has t
 
 Order: containers are allocated before the status that names them; a doom is stored before anything
 of its topic is deleted; a command to a backing stream follows from a stored status. Every write is
-conditional on what the plan has seen, and a command repeats under the same id, so that another
-controller can go on after any of them.
+conditional on the revision that the plan has seen, and a command repeats under the same id, so that
+another controller can go on after any of them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,7 +60,7 @@ class ContainerTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInputs:
-    """What the controller looks at.
+    """The inputs of the controller.
 
     `ready()`: whether the placements, the members and the event store have been seen.
     `placements()`, `log_homes()`, `drained()`: as in `TopicWorld`. `counts_all`: whether the
