@@ -5,8 +5,8 @@ It compares states, after every change and every second:
     a member has no SPU, and `spu_registration` is *automatic*  → register it, with the next free id
     an unregistered store has a session                         → end the session, and mark the
                                                                   record, so that the store waits
-    the record of an unregistered store is over for long, and   → delete the record
-      no placement names the store
+    an unregistered store is stopped, or over for long, and no  → delete its record
+      placement names it
 
 Every write is a compare-and-set, so two leaders for a moment do no harm.
 """
@@ -141,10 +141,11 @@ class Registrar:
         return {name for one in found for name in (*one.replicas, *one.wanted, one.target)}
 
     async def _forget(self, named: Collection[str]) -> None:
-        """Delete the records of unregistered stores that are over for long and hold nothing."""
+        """Delete the records of unregistered stores that hold nothing and are stopped, or over for
+        long."""
         now_s = self._clock.monotonic()
         for name, outside in self._around.members.admission.of(Refusal.UNREGISTERED).items():
             rested_s = now_s - outside.over_s if outside.over_s is not None else 0.0
-            if name not in named and rested_s > FORGET_S:
+            if name not in named and (outside.record.stopped or rested_s > FORGET_S):
                 await self._around.nodes.delete(name, outside.revision)
                 _log.info("removed the record of an unregistered store", store=name)
