@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.common.contracts.container_queries import ExplainContainer
 from anabranch.common.contracts.objects import (
     CONSUMERS_BUCKET,
     DOOMED_BUCKET,
@@ -321,7 +322,11 @@ class _Parts:
         )
 
     def desk(self, rebalancer: Rebalancer) -> TopicDesk:
-        found, changes = self.found, Changes()
+        found, changes, cluster = self.found, Changes(), self.cluster.desk()
+
+        def explain(container: int) -> Sequence[str]:
+            return cluster.explain(ExplainContainer(container=container)).reasons
+
         for store in (found.topics.store, found.partitions.store):
             store.on_change(changes.announce)
         return TopicDesk(
@@ -334,6 +339,7 @@ class _Parts:
             placements=lambda: self.cluster.placements.placements,
             stream=self.mirror.readable_stream,
             refused=lambda: self.cluster.members.refused,
+            explain=explain,
             rebalances=rebalancer,
             changes=changes,
             clock=self.around.clock,

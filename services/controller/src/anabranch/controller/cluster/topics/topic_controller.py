@@ -99,6 +99,8 @@ class TopicController:
         self._seen_topics = Seen(inputs.topics)
         self._seen_partitions = Seen(inputs.partitions, Facet.META)
         self._seen_spus = Seen(inputs.spus)
+        self._seen_facts: tuple[frozenset[str], dict[str, str]] = frozenset(), {}
+        """The drained stores and the places of logs as of the last look."""
         self._unfinished: set[str] = set()
         """Topics whose last plan had commands."""
         self.touched = Touched()
@@ -126,7 +128,9 @@ class TopicController:
         names.update(partition.owner for partition in self._seen_partitions.changed())
         names.update(self.touched.take().values())
         names.update(self._unfinished)
-        if list(self._seen_spus.changed()):
+        facts = (frozenset(self._inputs.drained()), dict(self._inputs.log_homes()))
+        others_changed, self._seen_facts = facts != self._seen_facts, facts
+        if list(self._seen_spus.changed()) or others_changed:
             names.update(
                 topic.key for topic in found.values() if topic.status.resolution in _WAITING
             )
