@@ -92,6 +92,7 @@ class Topics:
     reconcilers: Mapping[str, Reconciler]
     desk: TopicDesk
     caught_up: asyncio.Event
+    leads: Callable[[], bool]
     registrar: Registrar
 
     def registered(self) -> Collection[str] | None:
@@ -118,6 +119,8 @@ class Topics:
     def folded(self, fold: Fold) -> None:
         """Wake the controllers if the message is about a backing stream. Never waits."""
         subject = fold.subject
+        if not self.leads():
+            return  # a controller that begins to lead looks at everything
         if _MARK in subject and kind_of_subject(subject) == STREAMS.name:
             try:
                 topic, incarnation = topic_of(subject.split(".")[5].replace("=", "."))
@@ -188,6 +191,7 @@ def build_topics(
         reconcilers,
         desk,
         caught_up,
+        lambda: cluster.leadership.leading,
         parts.registrar(desk),
     )
 
