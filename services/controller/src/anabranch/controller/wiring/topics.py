@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,13 @@ from anabranch.common.contracts.objects import (
     TOPIC,
     ObjectKind,
 )
-from anabranch.common.contracts.subjects import CLUSTER_BUCKET, kind_of_subject
+from anabranch.common.contracts.spus import RegisterSpu
+from anabranch.common.contracts.subjects import CLUSTER_BUCKET, NODES_BUCKET, kind_of_subject
 from anabranch.common.errors import InvalidName
 from anabranch.common.model.objects import (
     PartitionSpec,
     PartitionStatus,
+    Spu,
     SpuGroupSpec,
     SpuGroupStatus,
     SpuSpec,
@@ -30,6 +32,7 @@ from anabranch.common.model.objects import (
 from anabranch.common.model.topics import TOPIC_PREFIX, TOPIC_SCOPE, topic_of
 from anabranch.controller.adapters.live_reports import LiveReportListener
 from anabranch.controller.cluster.objects.dispatcher import Dispatcher
+from anabranch.controller.cluster.registrar import Inputs, Registrar
 from anabranch.controller.cluster.topics.backing import Backing
 from anabranch.controller.cluster.topics.doomed import DoomedStreams
 from anabranch.controller.cluster.topics.doomed_controller import DoomedController, DoomedInputs
@@ -46,9 +49,11 @@ from anabranch.controller.cluster.topics.reconciler import Reconciler, Step
 from anabranch.controller.cluster.topics.shelf import Shelf
 from anabranch.controller.cluster.topics.spu_controller import SpuController
 from anabranch.controller.cluster.topics.topic_controller import TopicController, TopicInputs
+from anabranch.controller.domain.cluster.groups import ids_of
 from anabranch.controller.domain.cluster.liveness import Kind
 from anabranch.controller.domain.kinds import STREAMS
 from anabranch.controller.handlers.desk.topics import Changes, TopicDesk
+from anabranch.controller.handlers.topics.spu_actions import register_spu
 from anabranch.controller.metrics import ControllerMetrics
 from anabranch.controller.ports import CommandSender
 from anabranch.controller.projections.mirror import Mirror
@@ -86,11 +91,18 @@ class Topics:
     reconcilers: Mapping[str, Reconciler]
     desk: TopicDesk
     caught_up: asyncio.Event
+    registrar: Registrar
+
+    def registered(self) -> Collection[str] | None:
+        """The node ids of the registered SPUs; None until all have been seen."""
+        store = self.dispatchers.spus.store
+        return store.objects.keys() if store.listed else None
 
     def jobs(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         """Name and serve function of each part."""
         for dispatcher in self.dispatchers.all():
             yield f"objects: {dispatcher.kind.word}", dispatcher.serve
+        yield "registration of stores", self.registrar.serve
         yield "doomed streams", self.doomed.serve
         yield "live reports", self.listener.serve
         for name, reconciler in self.reconcilers.items():
@@ -154,6 +166,7 @@ def build_topics(
     parts = _Parts(around, cluster, dispatchers, doomed, live, backing, mirror, ready)
     topic_controller, partition_controller = parts.topic_controller(), parts.partition_controller()
     rebalancer = parts.rebalancer()
+    desk = parts.desk(rebalancer)
     reconcilers = parts.reconcilers(
         {
             "SPUs": parts.spu_controller().step,
@@ -172,8 +185,9 @@ def build_topics(
         topic_controller,
         partition_controller,
         reconcilers,
-        parts.desk(rebalancer),
+        desk,
         caught_up,
+        parts.registrar(desk),
     )
 
 
@@ -209,6 +223,28 @@ class _Parts:
             return {name: standing.live for name, standing in members.standings(Kind.STORE)}
 
         return SpuController(self.found.spus.store, live, Performer([self.found.spus]))
+
+    def registrar(self, desk: TopicDesk) -> Registrar:
+        cluster, found = self.cluster, self.found
+
+        async def register(spu: Spu) -> None:
+            await register_spu(desk, RegisterSpu(name=spu.key, spec=spu.spec))
+
+        def reserved() -> Collection[int]:
+            return {spu_id for one in found.groups.store for spu_id in ids_of(one.spec)}
+
+        inputs = Inputs(
+            members=cluster.members,
+            lead=cluster.leadership,
+            spus=found.spus.store,
+            nodes=self.around.objects(NODES_BUCKET),
+            register=register,
+            reserved=reserved,
+            placements=lambda: cluster.placements.placements,
+        )
+        registrar = Registrar(inputs, self.around.clock, self.around.containment)
+        found.spus.store.on_change(registrar.look)
+        return registrar
 
     def group_controller(self) -> GroupController:
         return GroupController(
