@@ -5,7 +5,7 @@ Wakes on: an active stream whose first intent is a truncation.
 Order: only the stores know whether an offset is within its segment and between two appends, and a
 truncation of a segment is irrevocable. The workflow therefore first asks the store of every segment
 that the cut shortens, including sealed ones; a single refusal ends the truncation before anything
-has changed. Once `StreamCutChecked` is stored, the truncation cannot fail any more: the cut's segments
+has changed. Once `StreamCutChecked` is stored, the truncation cannot fail any more: these segments
 are truncated, and the segments before the cut are deleted last.
 
 No store refuses after the check: segments only grow, their blocks keep their places, and only a
