@@ -69,7 +69,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one action. `revision`: of the object, or of its deletion; 0 unless DONE."""
+    """The outcome of one action. `revision`: of the object, or of its deletion; 0 unless DONE."""
 
     result: Result
     revision: int = 0
@@ -139,9 +139,7 @@ class Dispatcher(Generic[S, T]):
 
     def _has_seen(self, key: str, revision: int) -> bool:
         found = self.store.objects.get(key)
-        return self.store.revision >= revision or (
-            found is not None and found.revision >= revision
-        )
+        return self.store.revision >= revision or (found is not None and found.revision >= revision)
 
     async def _watch_until_due(self) -> None:
         """One watch, until the next reconciliation is due. Raises Retry."""
@@ -167,7 +165,7 @@ class Dispatcher(Generic[S, T]):
             async for found in watch:
                 if self._synced == self._begun:
                     if found is None:
-                        return  # Nobody knows what was deleted before this list: take another one.
+                        return  # Deletions before this list are unknown: take another one.
                     self.store.apply_changes([self._read(found)])
                 elif found is not None:
                     present.append(self._read(found))
@@ -241,9 +239,7 @@ class Dispatcher(Generic[S, T]):
         try:
             revisions = await self._objects.write_all(writes)
         except (OutcomeUnknown, Unavailable) as error:
-            _log.warning(
-                "the outcome of writes is unknown", kind=self.kind.word, error=str(error)
-            )
+            _log.warning("the outcome of writes is unknown", kind=self.kind.word, error=str(error))
             self.reconcile()
             return await self._resolve(writes)
         return [
@@ -260,10 +256,10 @@ class Dispatcher(Generic[S, T]):
 
 
 def judged(write: ObjectWrite, present: Mapping[str, StoredObject]) -> Outcome:
-    """What came of a write without an answer, judged by the objects that were read after it.
+    """The outcome of a write without an answer, judged by the objects that were read after it.
 
     A write that has not taken effect may still arrive. If another controller wrote the same, the
-    object is as it was wanted, and that is what counts.
+    object is as it was wanted, which is enough.
     """
     found = present.get(write.key)
     if found is None:

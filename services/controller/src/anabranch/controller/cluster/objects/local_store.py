@@ -2,7 +2,7 @@
 
 The map has an *epoch*, which grows with every change, and each object notes the epoch at which each
 of its *facets* last changed: its spec, its status, and the rest (*meta*). A listener remembers the
-epoch that it has seen, and asks for what changed since. It may miss any number of wake-ups, and
+epoch that it has seen, and asks for the changes since. It may miss any number of wake-ups, and
 still misses no change.
 
                 list                 watch                      changes_since(epoch seen)
@@ -11,11 +11,11 @@ still misses no change.
                                         deleted, fence        └─▶ Nothing   seen = epoch
 
 Deletions are kept until the next `sync_all`, which moves the *fence* up: a listener that has not
-come so far gets all objects, under a type of its own, and forgets what is not among them. An empty
+come so far gets all objects, under a type of its own, and forgets all others. An empty
 answer therefore never hides a deletion.
 
-State owned: the objects as last seen. Only what the bucket says changes it; a controller's writes
-come back through the watch. A change that is older than what the map holds is dropped.
+State owned: the objects as last seen. Only news from the bucket change it; a controller's writes
+come back through the watch. A change that is older than the held object is dropped.
 
 An object that cannot be read is not deleted: the map keeps the last version that could be read, if
 it has one, and names the key in `damaged`. Nothing may be concluded from the absence of such a key.
@@ -95,7 +95,7 @@ class SyncAll(Generic[S, T]):
 
 @dataclass(frozen=True, slots=True)
 class Deltas(Generic[S, T]):
-    """What changed up to `epoch`. `deleted`: as last seen; a key that was created again since is
+    """The changes up to `epoch`. `deleted`: as last seen; a key that was created again since is
     also in `updated`, so deletions are to be applied first."""
 
     epoch: int
@@ -158,7 +158,7 @@ class LocalStore(Generic[S, T]):
         self._listed = False
         self._listeners: list[Callable[[], None]] = []
 
-    # --- what it knows -------------------------------------------------------------------------
+    # --- the objects and their changes ----------------------------------------------------------
 
     @property
     def objects(self) -> Mapping[str, ClusterObject[S, T]]:
@@ -191,13 +191,13 @@ class LocalStore(Generic[S, T]):
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each batch of changes. It must not wait, and asks
-        `changes_since` for what has changed."""
+        `changes_since` for the changes."""
         self._listeners.append(listener)
 
     def changes_since(
         self, epoch: int, facet: Facet = Facet.ANY
     ) -> SyncAll[S, T] | Deltas[S, T] | Nothing:
-        """What changed in a facet after `epoch`, and all deletions after it.
+        """The changes of a facet after `epoch`, and all deletions after it.
 
         The next call takes the epoch of the answer; the first takes 0.
         """
@@ -211,7 +211,7 @@ class LocalStore(Generic[S, T]):
             return Nothing(self._epoch)
         return Deltas(self._epoch, updated, deleted)
 
-    # --- what the bucket says ------------------------------------------------------------------
+    # --- news from the bucket ------------------------------------------------------------------
 
     def apply_changes(self, changes: Iterable[Change[S, T]]) -> Changed | None:
         """Take changes in the order of the watch, under one new epoch; None if all were known."""
