@@ -72,16 +72,23 @@ class Life:
         self.store(events.StreamTruncated())
 
     def delete(self) -> None:
-        named = {"scope": REF.scope, "stream": REF.stream}
-        self.command(SealStream(command_id=f"s{self.revision}", **named))
+        self.command(seal_command(f"s{self.revision}"))
         self.store(events.StreamDrained(revision=self.revision + 1))
         self.store(events.StreamSealed(lengths=(0,) * len(self.stream.segments)))
-        self.command(DeleteStream(command_id=f"d{self.revision}", **named))
+        self.command(delete_command(f"d{self.revision}"))
         self.store(events.StreamDeleted())
 
     @property
     def containers(self) -> list[int]:
         return [container_of(name, 4) for name in self.stream.segment_names()]
+
+
+def seal_command(command_id: str) -> SealStream:
+    return SealStream(command_id=command_id, scope=REF.scope, stream=REF.stream)
+
+
+def delete_command(command_id: str) -> DeleteStream:
+    return DeleteStream(command_id=command_id, scope=REF.scope, stream=REF.stream)
 
 
 def growth(stream: Stream, containers: tuple[int, ...], command_id: str) -> ScaleStream:

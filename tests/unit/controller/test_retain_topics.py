@@ -89,7 +89,9 @@ class Topics:
         for command in self.posted:
             self.life.command(command)
             self.life.truncated()
-            names = dict(zip([s.segment_id for s in self.life.stream.segments[:-1]], self.names, strict=True))
+            names = dict(
+                zip([s.segment_id for s in self.life.stream.segments[:-1]], self.names, strict=True)
+            )
             for place in command.cut:
                 if place.segment_id in names:
                     self.partitions[names[place.segment_id]].start = place.offset
@@ -204,7 +206,7 @@ async def test_added_partitions_are_retained_too() -> None:
     assert await topics.later() == [700, 200]
 
 
-async def test_a_store_that_is_down_keeps_no_other_partition_and_is_left_alone_for_a_while() -> None:
+async def test_a_store_that_is_down_keeps_no_other_partition_and_is_asked_again_later() -> None:
     topics = Topics(2)
     topics.write(0, 130)
     topics.write(1, 130)
@@ -226,7 +228,9 @@ async def test_a_topic_waits_while_its_stream_is_changed_or_sealed() -> None:
     await topics.retainer.round()
     (command,) = topics.posted
     topics.life.command(command)
+    asked = topics.asked
     await topics.retainer.round()
+    assert topics.asked == asked
     assert topics.posted == [command], "the truncation is under way"
     topics.life.truncated()
     topics.posted = []

@@ -13,7 +13,7 @@ from anabranch.common.contracts.commands import (
     TruncateStream,
 )
 from anabranch.common.errors import InvalidRequest, ScaleRefused
-from anabranch.common.model.names import number_of
+from anabranch.common.model.names import SegmentId, number_of
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.model.topics import (
     CONTAINER_LIMIT,
@@ -99,7 +99,7 @@ def growth_to_too_many(stream: Stream) -> ScaleStream:
 def test_used_up_ordinals_are_refused_and_not_reused() -> None:
     last = segment_number(KEY_SPACE_PARTS - 3, TOPIC_CONTAINER_MIN)
     created = first_segments(last, [TOPIC_CONTAINER_MIN])
-    assert number_of(created[-1].segment_id) < 2**31
+    assert number_of(SegmentId(created[-1].segment_id)) < 2**31
     with pytest.raises(ScaleRefused):
         first_segments(last, [TOPIC_CONTAINER_MIN] * 2)
 

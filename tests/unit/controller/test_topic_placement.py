@@ -99,11 +99,13 @@ def test_a_single_store_of_replicated_logs_gets_its_list_when_it_comes() -> None
 def test_it_is_never_moved_to_balance_and_counts_in_no_load() -> None:
     topics = {n: served(n, "a") for n in range(FIRST, FIRST + 9)}
     stores = {"a": LIVE, "b": LIVE}
-    wanted = {n: ("a",) for n in topics}
+    wanted = dict.fromkeys(topics, ("a",))
     assert assign((), topics, stores, wanted=wanted) == []
     even = {0: served(0, "a"), 1: served(1, "b")}
     assert assign(range(2), topics | even, stores, wanted=wanted) == []
     assert assign(range(3), topics | even, stores, wanted=wanted) == [Create(2, "a")]
+    pinned = {n: served(n, "a", pinned=True) for n in range(4)}
+    assert assign(range(4), topics | pinned, stores, wanted=wanted) == [], "nor in another's place"
 
 
 def test_a_new_one_holds_up_no_balance() -> None:
@@ -120,7 +122,7 @@ def test_it_leaves_a_drained_store() -> None:
 
 
 def test_the_copies_of_a_drained_store_are_replaced_one_container_at_a_time() -> None:
-    stores = {name: COPYING for name in ("a", "b", "c")}
+    stores = dict.fromkeys(("a", "b", "c"), COPYING)
     stores["b"] = replace(COPYING, draining=True)
     found = {0: copied(0, "a", "b"), FIRST: copied(FIRST, "a", "b")}
     wanted = {FIRST: ("a", "b")}

@@ -156,6 +156,9 @@ class Settings(NatsSettings):
     retention_period_s: float = Field(default=60.0, ge=1.0, le=24 * 3600.0)
     """How often controllers apply the streams' retention policies. A policy is exact to this
     period and to a 32nd of the policy's minimum."""
+    topic_retention_period_s: float = Field(default=10.0, ge=1.0, le=24 * 3600.0)
+    """How often controllers look for records that are older than their topic keeps them, or beyond
+    its size. Old records stay longer by up to a 64th of the retention, ten minutes at most."""
     watermark_period_s: float = Field(default=10.0, ge=0.1, le=3600.0)
     """How often the times that writers noted become watermarks."""
     scaling: Literal["fast", "classic", "off"] = "fast"

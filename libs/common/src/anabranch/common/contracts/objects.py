@@ -1,4 +1,4 @@
-"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema number.
+"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON of a schema.
 
 Each kind has a bucket; the key is the object's name. A decoder refuses newer schemas by name and
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.

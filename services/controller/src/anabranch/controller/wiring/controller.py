@@ -23,6 +23,7 @@ from anabranch.controller.adapters.redis_writer_times import RedisWriterTimes
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.cluster.topics.retained import RetainedTopics
 from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
 from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.deciding.desk import CommandDesk
@@ -160,6 +161,7 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     jobs = build_jobs(
         around, context, mirror, buckets=cluster.buckets,
         store_clock=cluster.members.store_clock, purge=store.purge, scaling=scaling,
+        retained=RetainedTopics(topics.dispatchers.topics.store, topics.live),
     )  # fmt: skip
     query_desk = _query_desk(
         around, cluster, context, mirror, rates=rates, jobs=jobs, runners=runners,
