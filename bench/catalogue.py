@@ -47,6 +47,8 @@ from bench.workloads.w22_table_restart import TableRestart
 from bench.workloads.w23_shared_log import SharedLog, SharedLogAwaited
 from bench.workloads.w24_fail_over import FailOver
 from bench.workloads.w25_replicated import REPLICATION, Replicated, ReplicatedAwaited
+from bench.workloads.w27_topics import TopicCreation
+from bench.workloads.w28_topic_throughput import TopicThroughput
 
 FLUSH_OFF = "flush off"
 BLOCK_BYTES = 256 * 1024
@@ -131,6 +133,10 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         ),
         "W25": (Replicated(), ReplicatedAwaited()),
         "W26": (FailOver("W26", stores(3, REPLICATION, controllers=2)),),
+        "W27": (TopicCreation(),),
+        "W28": tuple(
+            TopicThroughput(frozenset({FLUSH_OFF}), keyed=keyed) for keyed in (False, True)
+        ),
     }
     unknown = [name for name in names if name not in known]
     if unknown or not names:

@@ -34,6 +34,7 @@ from anabranch.common.model.cluster import (
     PlacementState,
 )
 from anabranch.common.model.joining import join_proof
+from anabranch.controller.cluster.admission import Admission
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.drains import Drains
 from anabranch.controller.cluster.elections import Elections
@@ -41,11 +42,15 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.cluster.registrar import Inputs, Registrar
+from anabranch.controller.cluster.topic_containers import TopicContainerTable
+from anabranch.controller.domain.cluster.joining import SpuRegistration
 from anabranch.controller.domain.cluster.placement_actions import Replication
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from kit.candidates import KnownCopies
 from kit.cut_off import Line, ThroughLine
 from kit.loud import loud
+from kit.registered_spus import RegisteredSpus
 from kit.replicated_stores import open_replicated, synced
 from kit.virtual_time import VirtualClock, run_virtual
 
@@ -73,6 +78,7 @@ class RunningController:
     placements: Placements
     balancer: Balancer
     drains: Drains
+    topics: TopicContainerTable
     changes: PlacementChanges
     line: Line
     placed_line: Line
@@ -125,6 +131,8 @@ class ClusterWorld:
     placed: InMemoryObjectStore = field(default_factory=InMemoryObjectStore)
     join_token: str = ""
     """The token of the controllers."""
+    registration: SpuRegistration = "automatic"
+    spus: RegisteredSpus = field(default_factory=RegisteredSpus)
     replication: Replication = field(default_factory=Replication)
     copies: KnownCopies = field(default_factory=KnownCopies)
     """The copies of stores with replicated logs."""
@@ -173,21 +181,24 @@ class ClusterWorld:
             MemberRecords(controllers, ThroughLine(self.nodes, line)),
             clock,
             containment=loud(clock),
-            join_token=self.join_token,
+            admission=Admission(
+                token=self.join_token, policy=self.registration, registered=self.spus.known
+            ),
         )
         cluster = ThroughLine(self.cluster, line)
         leadership = Leadership(cluster, controllers, members, clock)
         drains = Drains(ThroughLine(self.cluster, drains_line or line), clock)
         placed_line = Line()
         placed = ThroughLine(self.placed, placed_line)
+        topics = TopicContainerTable(ThroughLine(self.cluster, line), clock)
         placements = Placements(
-            members, placed, self.container_count, clock, containment=loud(clock)
-        )
+            members, placed, self.container_count, clock,
+            containment=loud(clock), topics=lambda: topics.wanted,
+        )  # fmt: skip
         elections = Elections(placed, members, self.copies, clock)
         changes = PlacementChanges(
-            placed, placements, elections, clock,
-            container_count=self.container_count, replication=self.replication,
-        )  # fmt: skip
+            placed, placements, elections, clock, replication=self.replication
+        )
         balancer = Balancer(
             placed,
             placements,
@@ -200,21 +211,39 @@ class ClusterWorld:
             replication=self.replication,
             clock=clock,
             containment=loud(clock),
+            topics=topics,
             measure=self.took_s.append,
         )
+
+        registrar = self._registrar(members, leadership, placements, line)
 
         async def run() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for part in (members, leadership, placements, balancer, drains):
+                    parts = (
+                        members, leadership, placements, balancer, drains, topics, registrar,
+                    )  # fmt: skip
+                    for part in parts:
                         group.create_task(part.serve())
             except* ProcessReplaced:
                 self.replaced.append(me.session)
 
         task = self._spawn(run())
         return RunningController(
-            members, leadership, placements, balancer, drains, changes, line, placed_line, task
-        )
+            members, leadership, placements, balancer, drains, topics, changes, line, placed_line,
+            task,
+        )  # fmt: skip
+
+    def _registrar(
+        self, members: Membership, leadership: Leadership, placements: Placements, line: Line
+    ) -> Registrar:
+        around = Inputs(
+            members, leadership, self.spus, ThroughLine(self.nodes, line), self.spus.register,
+            reserved=tuple, placements=lambda: placements.placements,
+        )  # fmt: skip
+        registrar = Registrar(around, self.clock, loud(self.clock))
+        self.spus.on_change(registrar.look)
+        return registrar
 
     def start_store(
         self, name: str, log: str = "journal", *, rack: str = "", token: str = ""
@@ -261,6 +290,8 @@ class ClusterWorld:
                     revision, found = stored.revision, node_from_bytes(stored.value)
                     if found.over and found.session == store.node.session:
                         store.opened.clear()
+                        while found.unregistered and name not in self.spus.objects:
+                            await self.clock.sleep(0.25)
                         store.node = replace(store.node, session=self._session())
                     continue
                 revision = await objects.update(name, node_to_bytes(beaten), revision)

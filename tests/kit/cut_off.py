@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
-from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.eventsourcing.ports import ObjectWrite, StoredObject
 
 LOOK_S = 0.05
 
@@ -50,6 +50,10 @@ class ThroughLine:
     async def delete(self, key: str, revision: int) -> None:
         self._line.check()
         await self._inner.delete(key, revision)
+
+    async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        self._line.check()
+        return await self._inner.write_all(writes)
 
     async def list(self) -> Sequence[StoredObject]:
         self._line.check()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from anabranch.common.errors import OutcomeUnknown, Unavailable
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
-from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.eventsourcing.ports import ObjectWrite, StoredObject
 from kit.rng import Random
 from kit.ways import Way
 
@@ -40,12 +40,25 @@ class Bucket:
     def change(self, work: Coroutine[Any, Any, T], key: str) -> T:
         """Perform a write, and tell the watches. Raises what the write raises."""
         result = now(work)
+        self._tell(key)
+        return result
+
+    def _tell(self, key: str) -> None:
         changed = self.contents._objects[key]
         self.watches = [watch for watch in self.watches if not watch.gone]
         for watch in self.watches:
             watch.tell(changed)
         self.on_change(changed)
-        return result
+
+    def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        """Perform every write for itself, and tell the watches of each that succeeds."""
+        return [self._write_one(one) for one in writes]
+
+    def _write_one(self, one: ObjectWrite) -> int | None:
+        [revision] = now(self.contents.write_all([one]))
+        if revision is not None:
+            self._tell(one.key)
+        return revision
 
     def get(self, key: str) -> StoredObject | None:
         """The present value."""
@@ -131,6 +144,13 @@ class ProcessObjects:
 
     async def delete(self, key: str, revision: int) -> None:
         await self._write(lambda: self._bucket.contents.delete(key, revision), key)
+
+    async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return await self._way.ask(lambda: self._bucket.write_all(writes))
+        except TimeoutError as error:
+            raise OutcomeUnknown("the bucket did not answer") from error
 
     async def watch(self) -> AsyncIterator[StoredObject | None]:
         watch = Watch(self._watches, self._bucket.rng)

@@ -18,6 +18,7 @@ def parsed(fields: Mapping[str, object]) -> dict[str, object]:
     ``seal=0.0,0.1``   ids of segments
     ``ranges=0-0.5,0.5-1``   new ranges; none: ``ranges=``
     ``cut=0.0:10,1.2:future``   segments with offsets, and a third number for an event's index
+    ``containers=1024,1025``   the containers of a topic's segments
     ``min=2 rate=5 tags=a,b``   a configuration; with a rate, scaled by events per second
     """
     found = dict(fields)
@@ -28,6 +29,8 @@ def parsed(fields: Mapping[str, object]) -> dict[str, object]:
         found["new_ranges"] = [{"key_start": low, "key_end": high} for low, high in bounds]
     if "cut" in found:
         found["cut"] = cut_of(_words(found.pop("cut")))
+    if "containers" in found:
+        found["containers"] = _words(found.pop("containers"))
     if "min" in found:
         found["config"] = _config(found.pop("min"), found.pop("rate", 0), found.pop("tags", ""))
     return found

@@ -9,6 +9,7 @@ from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, Tombstone
 from anabranch.common.wire.messages import (
+    LocateEvent,
     LocateOffset,
     LocateTime,
     Message,
@@ -26,7 +27,7 @@ from anabranch.segstore.shell.container.reader import (
     read_now,
 )
 from anabranch.segstore.shell.container.replies import Deliver
-from anabranch.segstore.shell.container.tiered_boundaries import look_up
+from anabranch.segstore.shell.container.tiered_events import look_up
 from anabranch.segstore.shell.memory.catch_up import CatchUp, new_catch_up
 from anabranch.segstore.shell.memory.granule import Granule
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -36,6 +37,7 @@ from anabranch.segstore.shell.tables.serving import TableLoops
 from anabranch.segstore.shell.tiering.collector import Collector
 from anabranch.segstore.shell.tiering.flusher import Flusher, FlushLimits
 from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
+from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.container_driver import LOG_ID, SEGMENT, ContainerDriver
 from kit.rng import seeded
 from kit.store_parts import a_store, a_throttle
@@ -126,13 +128,16 @@ class TieredDriver(ContainerDriver):
         cache_size: int = 1 << 20,
         storage: ChunkStorage | None = None,
         residency: ResidencyLimits | None = None,
+        limits: TierTwoLimits | None = None,
+        container_type: type[Container] = Container,
     ) -> None:
         self.runner = asyncio.Runner()
+        self._limits = limits or TierTwoLimits()
         self.storage = storage or InterruptedStorage()
         self._ids = SeededIds(1)
         self.tier_two: TierTwo
         self.flusher: Flusher
-        super().__init__(cache_size=cache_size, residency=residency)
+        super().__init__(cache_size=cache_size, residency=residency, container_type=container_type)
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run what must wait to its end."""
@@ -141,7 +146,7 @@ class TieredDriver(ContainerDriver):
     def open(self, catalog: Catalog) -> None:
         """Open tier 2 under the next epoch; its catalog counts, not the one given."""
         first = self._epoch == 0
-        open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time)
+        open_tier_two = OpenContainerTierTwo(self.storage, self._ids, self.time, self._limits)
         opening = open_tier_two(0, self._epoch + 1, LOG_ID, new_log=first)
         self.interrupted = InterruptedTierTwo(self.wait(opening))
         self.tier_two = cast("TierTwo", self.interrupted)
@@ -194,13 +199,21 @@ class TieredDriver(ContainerDriver):
         return self._located(LocateTime(segment=segment, time_ms=time_ms))
 
     def _located(self, request: Request) -> OffsetLocated:
+        located = self._answer_to(request)
+        assert isinstance(located, OffsetLocated)
+        return located
+
+    def _answer_to(self, request: Request) -> Message:
         segment, found = request.segment, list[Message]()
         with self.container.residency.pinned(segment):
             self.now(segment, lambda: None)
             ask_through(self.container, self.tier_two, self.wait, request, found.append)
-        (located,) = found
-        assert isinstance(located, OffsetLocated)
-        return located
+        (answer,) = found
+        return answer
+
+    def locate_event(self, event_index: int, segment: str = SEGMENT) -> Message:
+        """The answer to LocateEvent, wherever the boundary is known."""
+        return self._answer_to(LocateEvent(segment=segment, event_index=event_index))
 
     def read(self, offset: int, *, segment: str = SEGMENT, size: int = 1 << 23) -> Found:
         """One read, wherever the bytes are."""

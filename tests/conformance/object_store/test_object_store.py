@@ -10,7 +10,7 @@ from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, cr
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.errors import ObjectExists, RevisionConflict
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
-from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
+from anabranch.common.eventsourcing.ports import ObjectStore, ObjectWrite, StoredObject
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
 
@@ -120,3 +120,71 @@ async def test_a_watcher_sees_what_is_there_then_a_mark_then_changes(store: Obje
                     break
 
     assert seen == [("old", b"1"), None, ("new", b"2"), ("old", b"")]
+
+
+async def test_several_writes_succeed_or_fail_alone(store: ObjectStore) -> None:
+    old = await store.create("old", b"1")
+    gone = await store.create("gone", b"2")
+    await store.create("kept", b"3")
+
+    revisions = await store.write_all(
+        [
+            ObjectWrite("new", b"4", 0),
+            ObjectWrite("old", b"5", old),
+            ObjectWrite("kept", b"6", 0),
+            ObjectWrite("gone", b"", gone),
+            ObjectWrite("absent", b"7", 9),
+            ObjectWrite("never", b"", 9),
+        ]
+    )
+
+    new, updated, *refused = [revisions[at] for at in (0, 1, 2, 4, 5)]
+    assert refused == [None, None, None]
+    assert (revisions[3] or 0) > gone
+    assert await store.get("new") == StoredObject("new", b"4", new or 0)
+    assert await store.get("old") == StoredObject("old", b"5", updated or 0)
+    assert [(o.key, o.value) for o in await store.list()] == [
+        ("kept", b"3"),
+        ("new", b"4"),
+        ("old", b"5"),
+    ]
+
+
+async def test_a_deleted_object_is_created_again_among_several_writes(store: ObjectStore) -> None:
+    first = await store.create("key", b"1")
+    [deleted] = await store.write_all([ObjectWrite("key", b"", first)])
+    [again] = await store.write_all([ObjectWrite("key", b"2", 0)])
+
+    assert first < (deleted or 0) < (again or 0)
+    assert await store.get("key") == StoredObject("key", b"2", again or 0)
+
+
+async def test_a_write_of_several_at_an_older_revision_changes_nothing(store: ObjectStore) -> None:
+    first = await store.create("key", b"1")
+    second = await store.update("key", b"2", first)
+
+    assert await store.write_all([ObjectWrite("key", b"3", first)]) == [None]
+    assert await store.write_all([ObjectWrite("key", b"", first)]) == [None]
+    assert await store.get("key") == StoredObject("key", b"2", second)
+
+
+async def test_no_writes_are_performed_at_once(store: ObjectStore) -> None:
+    assert await store.write_all([]) == []
+
+
+async def test_a_thousand_objects_are_created_and_seen_by_a_watcher(store: ObjectStore) -> None:
+    names = [f"object-{number:04d}" for number in range(1000)]
+    seen: dict[str, int] = {}
+
+    async with asyncio.timeout(DEADLINE_S):
+        async for found in store.watch():
+            if found is None:
+                revisions = await store.write_all([ObjectWrite(n, n.encode(), 0) for n in names])
+            else:
+                assert found.value == found.key.encode()
+                seen[found.key] = found.revision
+                if len(seen) == len(names):
+                    break
+
+    assert seen == dict(zip(names, revisions, strict=True))
+    assert [o.key for o in await store.list()] == names

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anabranch.common.errors import SegmentNotFound, Unavailable
 from anabranch.common.wire.messages import LocateTime, Message, OffsetLocated, TruncateSegment
 from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, TimesInTierTwo
-from anabranch.segstore.shell.container.tiered_boundaries import look_up
+from anabranch.segstore.shell.container.tiered_events import look_up
 from kit.container_driver import SEGMENT, TRUNCATE_STAMP
 from kit.tiered_driver import TieredDriver
 

@@ -146,7 +146,7 @@ class _TierTwo:
     async def check_owner(self) -> None:
         return
 
-    async def entries_around(self, ref: ChunkRef, offset: int) -> tuple[int, int]:
+    async def entry_counts(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:
         raise AssertionError("nothing is in tier 2")
 
     async def entry_times(self, ref: ChunkRef) -> tuple[tuple[int, int], ...]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.common.errors import NodeIdMissing
+from anabranch.common.errors import InvalidSetting, NodeIdMissing
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.wiring.log import NODE_ID_FILE, kept_node_id
@@ -28,3 +28,14 @@ def test_a_lost_node_id_is_refused_where_the_journal_holds_logs(tmp_path: Path) 
     assert refused.value.fields["journal"] == "a-journal"
     assert "node-id" in refused.value.remedy
     assert not (tmp_path / NODE_ID_FILE).exists()
+
+
+def test_a_new_directory_takes_the_node_id_that_is_set_and_refuses_another_one(
+    tmp_path: Path,
+) -> None:
+    log = MemoryLog(MemoryFrames("a-journal"), lambda _: None)
+    assert kept_node_id(tmp_path, SeededIds(1), log, wanted="main-0") == "main-0"
+    assert kept_node_id(tmp_path, SeededIds(1), log) == "main-0"
+    with pytest.raises(InvalidSetting) as refused:
+        kept_node_id(tmp_path, SeededIds(1), log, wanted="main-1")
+    assert refused.value.fields["found"] == "main-0"

@@ -27,11 +27,17 @@ class Announced:
         clock = VirtualClock(asyncio.get_running_loop())
         self.failures: list[AnabranchError] = []
         self.over: list[SessionOver] = []
+        self.reasons: list[str] = []
+        self.registered = True
         self.session = StoreSession("session-1", lease_s, clock, self.over.append)
         self.announcement = Announcement(
             nodes, NODE, self.session,
             join_token=join_token, ids=SeededIds(1), clock=clock, failed=self.failures.append,
+            is_registered=self.is_registered, reported=self.reasons.append,
         )  # fmt: skip
+
+    async def is_registered(self) -> bool:
+        return self.registered
 
 
 async def record(nodes: InMemoryObjectStore) -> NodeRecord:
@@ -119,5 +125,70 @@ def test_a_store_that_takes_over_reads_how_long_its_predecessor_may_serve() -> N
             await asyncio.sleep(0.02)
             assert joining.done()
             running.cancel()
+
+    run_virtual(main())
+
+
+def test_an_unregistered_store_ends_its_session_and_waits_for_its_registration() -> None:
+    async def main() -> None:
+        nodes = InMemoryObjectStore()
+        store = Announced(nodes, lease_s=2.25)
+        store.registered = False
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(store.announcement.run())
+            await asyncio.sleep(0.01)
+            await change(nodes, replace(await record(nodes), over=True, unregistered=True))
+            await asyncio.sleep(2 * BEAT_S)
+            assert len(store.over) == 1, "its containers with shared logs end"
+            refused = await record(nodes)
+            await asyncio.sleep(10)
+            assert await record(nodes) == refused, "it does not beat while it waits"
+            assert store.reasons == ["no SPU with this store's node id is registered"]
+
+            store.registered = True
+            await asyncio.sleep(1)
+            found = await record(nodes)
+            assert (found.over, found.unregistered) == (False, False)
+            assert found.session not in ("session-1", "")
+            assert store.reasons[-1] == ""
+            running.cancel()
+
+    run_virtual(main())
+
+
+def test_an_unregistered_store_whose_record_was_deleted_announces_that_it_waits() -> None:
+    async def main() -> None:
+        nodes = InMemoryObjectStore()
+        store = Announced(nodes)
+        store.registered = False
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(store.announcement.run())
+            await asyncio.sleep(0.01)
+            await change(nodes, replace(await record(nodes), over=True, unregistered=True))
+            await asyncio.sleep(2 * BEAT_S)
+            found = await nodes.get("node")
+            assert found is not None
+            await nodes.delete("node", found.revision)
+            await asyncio.sleep(1)
+            assert (await record(nodes)).unregistered
+            running.cancel()
+
+    run_virtual(main())
+
+
+def test_an_unregistered_store_says_that_it_stopped() -> None:
+    async def main() -> None:
+        nodes = InMemoryObjectStore()
+        store = Announced(nodes)
+        store.registered = False
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(store.announcement.run())
+            await asyncio.sleep(0.01)
+            await change(nodes, replace(await record(nodes), over=True, unregistered=True))
+            await asyncio.sleep(2 * BEAT_S)
+            running.cancel()
+        await store.announcement.end()
+        found = await record(nodes)
+        assert (found.unregistered, found.stopped) == (True, True)
 
     run_virtual(main())

@@ -38,7 +38,7 @@ def perform(tokens: Sequence[str]) -> object:
 
     Raises CycloptsError for wrong usage, and the errors of the command.
     """
-    words = handed_on(tokens)
+    words = completed(handed_on(tokens))
     return application(words)(
         words, exit_on_error=False, print_error=False, result_action="return_value"
     )
@@ -59,6 +59,28 @@ def handed_on(tokens: Sequence[str]) -> list[str]:
     leading, rest = tokens[:taken], tokens[taken:]
     end = rest.index("--") if "--" in rest else len(rest)
     return [*rest[:end], *leading, *rest[end:]]
+
+
+def completed(words: Sequence[str]) -> list[str]:
+    """The command line with the numbers of those options that stand without theirs."""
+    command, end = _command_of(words), words.index("--") if "--" in words else len(words)
+    found: list[str] = []
+    for place, word in enumerate(words):
+        found.append(word)
+        number = command.if_alone.get(word) if command and place < end else None
+        if number is not None and not "".join(words[place + 1 : place + 2]).isdecimal():
+            found.append(number)
+    return found
+
+
+def _command_of(words: Sequence[str]) -> Command | None:
+    entries: Sequence[Entry] = ENTRIES
+    for word in words:
+        entry = next((one for one in entries if one.name == word), None)
+        if isinstance(entry, Command) or entry is None:
+            return entry
+        entries = entry.members
+    return None
 
 
 def application(words: Sequence[str] | None) -> cyclopts.App:

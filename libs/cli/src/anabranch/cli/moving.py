@@ -148,11 +148,12 @@ def _to(one: ContainerDescription) -> str:
 def store_state(one: NodeDescription) -> str:
     """The state of a store's session in one word.
 
-    `refused`: it lacks the join token. `stopped`: it shut down cleanly. `over`: a controller ended
+    `refused`: it lacks the join token. `unregistered`: it is no registered SPU. `stopped`: it shut
+    down cleanly. `over`: a controller ended
     its session, because it was silent for too long. `down`: it is silent. Otherwise `alive`.
     """
     if one.refused:
-        return "refused"
+        return "unregistered" if one.refusal == "unregistered" else "refused"
     if one.stopped:
         return "stopped"
     if one.over:

@@ -87,14 +87,20 @@ class Output:
         records: Iterable[Mapping[str, object]],
         *,
         whole: str = "",
+        empty: str = "",
     ) -> None:
         """Several things of a kind: a table for people, a record each for programs.
 
-        `whole`: the column whose values are never wrapped, so that they can be copied.
+        `whole`: the column whose values are never wrapped, so that they can be copied. `empty`: the
+        line for people instead of a table without rows.
         """
         if self.for_programs:
             for record in records:
                 self._record(record)
+            return
+        rows = list(rows)
+        if empty and not rows:
+            self._line(empty)
             return
         if not self._stream.isatty():
             self._columns([[name.upper() for name in columns], *rows])

@@ -1,6 +1,6 @@
 """Takes the events that commands write."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from anabranch.cli.records import Record
 from anabranch.client.writing.lane_writer import LaneWriter
@@ -17,6 +17,7 @@ class EventSink:
 
     def __init__(self, writer: LaneWriter[bytes]) -> None:
         self._writer = writer
+        self._take: Callable[[bytes, str | None], None] = writer.write
         self.events = 0
         self.size_bytes = 0
         self.durable = 0
@@ -28,7 +29,7 @@ class EventSink:
         for record in records:
             while True:
                 try:
-                    self._writer.write(record.event, record.key)
+                    self._take(record.event, record.key)
                 except BufferFull:
                     await self._writer.drain()
                 else:

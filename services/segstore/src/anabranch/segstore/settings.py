@@ -49,6 +49,12 @@ class SegstoreSettings(NatsSettings):
     peer_advertise: str = ""
     """host:port that the store announces to other stores; empty: the address on which it listens
     for them."""
+    node_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,80}$")] = ""
+    """The node id of a new data directory, by which an SPU is registered; empty: it is drawn. A
+    directory that has another one is refused."""
+    spu_group: str = ""
+    """The SPU group whose provisioner started the store; empty: none, and the controllers may
+    register the store as a custom SPU."""
     rack: str = ""
     """The failure domain of this machine, such as its rack or zone, over which the containers of a
     dead store are spread."""
@@ -116,6 +122,9 @@ class SegstoreSettings(NatsSettings):
     than ``load_period_s``."""
     tombstone_s: Annotated[float, Field(ge=24 * 3600)] = 24 * 3600.0
     """How long a deleted or merged segment is remembered, so that no late request recreates it."""
+    topic_storage_size_bytes: Annotated[int, Field(ge=0)] = 0
+    """The most bytes that the partitions of topics which this store leads may hold together; 0: no
+    limit. Beyond it the store refuses records for topics until 5 % of it are free."""
     health_bind: str = "127.0.0.1:0"
     log_level: str = "info"
 

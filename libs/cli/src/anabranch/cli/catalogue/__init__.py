@@ -11,6 +11,7 @@ from anabranch.cli.catalogue.cluster import (
     OPERATION,
     SEGSTORE,
     SPU,
+    SPU_GROUP,
     TIER2,
 )
 from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM, TRANSACTION
@@ -19,6 +20,7 @@ from anabranch.cli.catalogue.measuring import PERF, TOP
 from anabranch.cli.catalogue.row import Command, Entry, Group, Heading, commands, paths
 from anabranch.cli.catalogue.tables import TABLE
 from anabranch.cli.catalogue.this_machine import COMPLETION, CONTEXT
+from anabranch.cli.catalogue.topics import CONSUMER, PARTITION, RECORDS, TOPIC
 
 __all__ = ["CATALOGUE", "ENTRIES", "Command", "Entry", "Group", "Heading", "commands", "paths"]
 
@@ -26,8 +28,9 @@ CATALOGUE = (
     Heading("Start here", STARTING),
     Heading("Events", EVENTS),
     Heading("Streams, readers and tables", (SCOPE, STREAM, GROUP, TRANSACTION, TABLE)),
+    Heading("Topics and their records", (*RECORDS, TOPIC, PARTITION, CONSUMER)),
     Heading("Measure and watch", (PERF, TOP)),
-    Heading("The cluster", (CLUSTER, SPU, CONTAINER, OPERATION)),
+    Heading("The cluster", (CLUSTER, SPU, SPU_GROUP, CONTAINER, OPERATION)),
     Heading("Health and support", HEALTH),
     Heading("Backup, inspection and repair", (CONTROLLER, SEGSTORE, TIER2)),
     Heading("This program", (CONTEXT, COMPLETION)),

@@ -96,12 +96,25 @@ CONTAINER = Group(
 
 SPU = Group(
     "spu",
-    "List segment stores, and drain one before its machine goes.",
+    "Register and list SPUs, and drain one before its machine goes.",
     (
         Command(
+            "register",
+            "topics.spus:register",
+            "Register a custom SPU, so that the segment store of this name may join.",
+            ("anabranch spu register --id 7001 -p 10.0.0.7:9005 -l 10.0.0.7:9006 --rack zone-1",),
+        ),
+        Command(
+            "unregister",
+            "topics.spus:unregister",
+            "Unregister a custom SPU; its segment store may not join any more.",
+            ("anabranch spu unregister --id 7001",),
+        ),
+        Command(
             "list",
-            "commands.spus:list_all",
-            "List the segment stores: node id, state, kind of log, rack, containers and address.",
+            "topics.spus:list_all",
+            "List the SPUs: id, name, status, type, rack, endpoints, and the state of their "
+            "stores.",
             ("anabranch spu list",),
         ),
         Command(
@@ -115,6 +128,38 @@ SPU = Group(
             "commands.spus:undrain",
             "Let a segment store that was drained have containers again.",
             ("anabranch spu undrain NODE",),
+        ),
+    ),
+)
+
+SPU_GROUP = Group(
+    "spg",
+    "Create, scale and delete groups of managed SPUs.",
+    (
+        Command(
+            "create",
+            "topics.spu_groups:create",
+            "Create an SPU group: so many managed SPUs, which the provisioner starts.",
+            ("anabranch spg create batch --replicas 0 --min-id 8001",),
+        ),
+        Command(
+            "scale",
+            "topics.spu_groups:scale",
+            "Change the number of a group's SPUs; those with the highest ids are drained and "
+            "stopped.",
+            ("anabranch spg scale batch --replicas 0",),
+        ),
+        Command(
+            "list",
+            "topics.spu_groups:list_all",
+            "List the SPU groups: replicas, first id, rack, storage size and status.",
+            ("anabranch spg list",),
+        ),
+        Command(
+            "delete",
+            "topics.spu_groups:delete",
+            "Delete an SPU group; its SPUs are drained and stopped.",
+            ("anabranch spg delete batch",),
         ),
     ),
 )

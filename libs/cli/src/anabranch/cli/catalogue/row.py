@@ -4,8 +4,8 @@ A row names the function of its command as ``module:function`` below `anabranch.
 nothing, so the help of the program needs no module of a command.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Command:
     target: str
     help: str
     examples: tuple[str, ...] = ()
+    if_alone: Mapping[str, str] = field(default_factory=dict)
+    """Options that may stand without their number → the number that they then mean."""
 
 
 @dataclass(frozen=True, slots=True)

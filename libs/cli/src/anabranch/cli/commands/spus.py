@@ -31,7 +31,7 @@ def list_all(*, connection: Connection = _HERE) -> None:
     """List the segment stores: node id, state, kind of log, rack, containers and address.
 
     A store is alive, down (silent), over (a controller ended its session), stopped (it shut down
-    cleanly), or refused (it lacks the join token).
+    cleanly), refused (it lacks the join token), or unregistered (it is no registered SPU).
     """
 
     async def perform(client: Client, output: Output) -> None:

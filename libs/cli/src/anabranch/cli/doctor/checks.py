@@ -13,6 +13,7 @@ from anabranch.cli.doctor.decisions import (
     redis,
     services,
     shared_logs,
+    topics,
     versions,
 )
 from anabranch.cli.doctor.decisions.shared_logs import SharedLogs, TierTwoPlace
@@ -89,6 +90,10 @@ def cluster_checks(view: ClusterView) -> tuple[Check, ...]:
         check("containers", "whether every container is open", v.containers, cluster.containers),
         check("store-addresses", "whether this machine reaches the stores", v.addresses,
               cluster.addresses),
+        check("spus", "registered SPUs, and stores that were refused", v.spus, topics.spus),
+        check("spu-groups", "groups of managed SPUs", v.spu_groups, topics.spu_groups),
+        check("topics", "whether topics have their resources", v.topics, topics.topics),
+        check("partitions", "whether every partition is online", v.topics, topics.partitions),
         check("parked-commands", "commands that a defect parked", v.parked,
               cluster.parked_commands),
         check("parked-work", "aggregates that a defect stopped", v.parked,

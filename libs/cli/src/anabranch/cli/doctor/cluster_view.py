@@ -8,6 +8,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from anabranch.cli.doctor.decisions.cluster import Members, Pending
+from anabranch.cli.doctor.decisions.topics import Topics
 from anabranch.cli.doctor.finding import CannotLook
 from anabranch.cli.doctor.once import Once
 from anabranch.cli.doctor.place import NO_CLUSTER, Place
@@ -16,7 +17,10 @@ from anabranch.client import Client, ContainerDescription, connect
 from anabranch.common.contracts.membership import ClusterOverview
 from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import NodeDescription
-from anabranch.common.errors import AnabranchError, Unavailable
+from anabranch.common.contracts.spus import SpuDescription, SpuGroupDescription
+from anabranch.common.contracts.topics import PartitionDescription, TopicDescription
+from anabranch.common.errors import AnabranchError, NotFound, Unavailable
+from anabranch.common.model.objects import PartitionResolution
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
 
@@ -25,6 +29,9 @@ QUERY_S_MAX = 4.0
 DIAL_S_MAX = 2.0
 DIALLED_AT_ONCE_MAX = 16
 PARKED_MAX = 200
+TOPICS_MAX = 20_000
+TROUBLED_TOPICS_MAX = 5
+"""The topics whose partitions are asked for, because some are not online."""
 NAME = "anabranch-doctor"
 
 
@@ -42,6 +49,9 @@ class ClusterView:
         self.parked = Once(self._parked)
         self.work = Once(self._work)
         self.addresses = Once(self._addresses)
+        self.spus = Once(self._spus)
+        self.spu_groups = Once(self._spu_groups)
+        self.topics = Once(self._topics)
 
     async def known_overview(self) -> ClusterOverview:
         """The overview, for checks other than the one that reports its failure."""
@@ -92,6 +102,29 @@ class ClusterView:
         page = await client.operations.work_page()
         return Pending(page.work, self._clock.now_ms(), more=bool(page.next_page_token))
 
+    async def _spus(self) -> tuple[SpuDescription, ...]:
+        client = await self._answering()
+        return tuple([one async for one in client.spus.list()])
+
+    async def _spu_groups(self) -> tuple[SpuGroupDescription, ...]:
+        client = await self._answering()
+        return tuple([one async for one in client.spu_groups.list()])
+
+    async def _topics(self) -> Topics:
+        client = await self._answering()
+        found: list[TopicDescription] = []
+        more = False
+        async for one in client.topics.list(system=True):
+            if len(found) == TOPICS_MAX:
+                more = True
+                break
+            found.append(one)
+        troubled: list[PartitionDescription] = []
+        lacking = [one.topic for one in found if one.partitions_online < one.partition_count]
+        for name in lacking[:TROUBLED_TOPICS_MAX]:
+            troubled += await _not_online(client, name)
+        return Topics(tuple(found), tuple(troubled), more)
+
     async def _addresses(self) -> dict[str, str]:
         """Address → why it takes no connection, for each live store."""
         stores = [one for one in (await self.members()).stores if one.live]
@@ -104,6 +137,14 @@ class ClusterView:
 
         await for_each(stores, DIALLED_AT_ONCE_MAX, dial)
         return found
+
+
+async def _not_online(client: Client, topic: str) -> list[PartitionDescription]:
+    try:
+        found = await client.topics.partitions(topic)
+    except NotFound:
+        return []  # deleted meanwhile
+    return [one for one in found if one.resolution is not PartitionResolution.ONLINE]
 
 
 async def _problem(store: NodeDescription) -> str:

@@ -30,7 +30,8 @@ def top(
 ) -> None:
     """Watch streams, reader groups, members and work of the cluster.
 
-    Keys: q quits; s, g, c and w show streams, groups, the cluster or work alone, and a shows all.
+    Keys: q quits; s, g, t, c and w show streams, groups, topics, the cluster or work alone, and a
+    shows all. Of topics, partitions and SPUs, those are shown that need attention.
     Without a terminal, the command shows one snapshot. With --json it prints one object per
     snapshot until Ctrl-C, or one with --once. The first rates of a stream are means of the last
     minute, the later ones those since the refresh before.

@@ -23,8 +23,10 @@ from anabranch.cli.top.snapshot import (
     Snapshot,
     StreamLine,
     Streams,
+    Topics,
     Work,
 )
+from anabranch.cli.top.topics import ask_topics
 from anabranch.client import Client, NotFound, Retry, ScalingType, StreamDescription
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
@@ -72,6 +74,7 @@ class Gatherer:
         async with asyncio.TaskGroup() as tasks:
             listed = tasks.create_task(self._listed())
             members = tasks.create_task(self._part(last.members, self._ask_members))
+            topics = tasks.create_task(self._part(last.topics, self._ask_topics))
             work = tasks.create_task(self._part(last.work, self._ask_work))
         streams, groups = listed.result()
         self._last = replace(
@@ -80,6 +83,7 @@ class Gatherer:
             took_ms=(self._clock.monotonic() - began) * 1000,
             streams=streams,
             groups=groups,
+            topics=topics.result(),
             members=members.result(),
             work=work.result(),
         )
@@ -190,6 +194,11 @@ class Gatherer:
             await group.close()
         self._groups[name] = line
         self._group_rotation.answered(name, float(line.bytes or 0))
+
+    # --- topics ---------------------------------------------------------------------------
+
+    async def _ask_topics(self) -> Topics:
+        return await ask_topics(self._client, self._limit)
 
     # --- members and work -----------------------------------------------------------------
 

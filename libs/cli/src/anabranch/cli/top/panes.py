@@ -12,6 +12,7 @@ from anabranch.cli.top.snapshot import (
     Part,
     Snapshot,
     StreamLine,
+    TopicLine,
     WorkLine,
 )
 
@@ -25,6 +26,7 @@ class View(StrEnum):
     ALL = "a"
     STREAMS = "s"
     GROUPS = "g"
+    TOPICS = "t"
     CLUSTER = "c"
     WORK = "w"
 
@@ -85,6 +87,9 @@ GROUP_COLUMNS = (
     _text("group"), _number("unread"), _number("bytes"), _number("behind"), _number("readers"),
     _number("segments"), _text("state"),
 )  # fmt: skip
+TOPIC_COLUMNS = (
+    _text("topic"), _number("online"), _text("state"), _text("why"), _text("remedy"),
+)  # fmt: skip
 MEMBER_COLUMNS = (
     _text("member"), Column("kind"), _text("state"), _number("for"), _number("containers"),
     _text("at"),
@@ -95,8 +100,11 @@ WORK_COLUMNS = (
 
 
 def panes(snapshot: Snapshot) -> Sequence[Pane]:
-    """All panes, in the order of the screen."""
-    return [build(snapshot) for build in _PANES.values()]
+    """All panes, in the order of the screen; the topics only if there are any."""
+    found = snapshot.topics
+    topics = found.value is not None and (found.value.count > 0 or found.value.troubled > 0)
+    shown = [view for view in _PANES if view is not View.TOPICS or topics]
+    return [pane(snapshot, view) for view in shown]
 
 
 def pane(snapshot: Snapshot, view: View) -> Pane:
@@ -167,6 +175,25 @@ def _group_row(line: GroupLine) -> Row:
     return Row(cells, Style.WARNING if lags else Style.PLAIN)
 
 
+def _topics(snapshot: Snapshot) -> Pane:
+    found = snapshot.topics.value
+    count = found.count if found else 0
+    return Pane(
+        View.TOPICS,
+        f"{count}{'' if found is None or found.is_whole else '+'} topics; in trouble",
+        TOPIC_COLUMNS,
+        [_topic_row(line) for line in found.lines] if found else (),
+        found.troubled if found else 0,
+        note=_note(snapshot, snapshot.topics),
+    )
+
+
+def _topic_row(line: TopicLine) -> Row:
+    """Same order as `TOPIC_COLUMNS`."""
+    online = NONE if line.partitions is None else f"{line.online} of {line.partitions}"
+    return Row((line.about, online, line.state, line.reason, line.remedy), Style.BAD)
+
+
 def _cluster(snapshot: Snapshot) -> Pane:
     found = snapshot.members.value
     rows: list[Row] = []
@@ -181,7 +208,7 @@ def _cluster(snapshot: Snapshot) -> Pane:
 
 def _member_row(line: MemberLine, now_ms: int) -> Row:
     """Same order as `MEMBER_COLUMNS`."""
-    down = line.state.split(",")[0] in ("down", "stopped", "over", "refused")
+    down = line.state.split(",")[0] in ("down", "stopped", "over", "refused", "unregistered")
     held = NONE if line.placed is None else f"{line.open} of {line.placed} open"
     cells = (line.member, line.kind, line.state, _age(line.since_ms, now_ms), held, line.place)
     return Row(cells, Style.BAD if down else Style.PLAIN)
@@ -218,6 +245,7 @@ def _work_row(line: WorkLine, now_ms: int) -> Row:
 _PANES: Mapping[View, Callable[[Snapshot], Pane]] = {
     View.STREAMS: _streams,
     View.GROUPS: _groups,
+    View.TOPICS: _topics,
     View.CLUSTER: _cluster,
     View.WORK: _work,
 }

@@ -27,7 +27,7 @@ NAME_WIDTH = 16
 HEADING = "bold cyan"
 FOOTER = {
     "q": "quit", View.ALL: "all", View.STREAMS: "streams", View.GROUPS: "groups",
-    View.CLUSTER: "cluster", View.WORK: "work",
+    View.TOPICS: "topics", View.CLUSTER: "cluster", View.WORK: "work",
 }  # fmt: skip
 
 

@@ -145,6 +145,30 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicLine:
+    """A topic, one of its partitions, or an SPU that needs attention. `online`: partitions;
+    `remedy`: how to end it."""
+
+    about: str
+    state: str
+    reason: str = ""
+    remedy: str = ""
+    online: int | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics, partitions and SPUs that need attention. `count`: all topics; `is_whole` False: at
+    least so many. `troubled`: the lines that there would be without a limit."""
+
+    lines: Sequence[TopicLine] = ()
+    count: int = 0
+    is_whole: bool = True
+    troubled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster at one moment. `address`: how it was reached; `took_ms`: how long asking took."""
 
@@ -153,5 +177,6 @@ class Snapshot:
     took_ms: float = 0.0
     streams: Part[Streams] = field(default_factory=Part)
     groups: Part[Groups] = field(default_factory=Part)
+    topics: Part[Topics] = field(default_factory=Part)
     members: Part[Members] = field(default_factory=Part)
     work: Part[Work] = field(default_factory=Part)

@@ -32,7 +32,7 @@ from anabranch.common.contracts.commands import (
 from anabranch.common.errors import InvalidRanges, InvalidRequest
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, StreamRef, stream_ref
-from anabranch.common.model.stream import SEGMENT_COUNT_MAX, StreamConfig, fixed
+from anabranch.common.model.stream import CUT_LENGTH_MAX, SEGMENT_COUNT_MAX, StreamConfig, fixed
 
 Ranges = Sequence[KeyRange | tuple[float, float]]
 
@@ -218,7 +218,7 @@ class Streams(StreamViews, PolicyViews):
         """
         ref = stream if isinstance(stream, StreamRef) else stream_ref(stream)
         offsets = stream_cut(ref, cut)
-        if not 1 <= len(offsets) <= SEGMENT_COUNT_MAX:
+        if not 1 <= len(offsets) <= CUT_LENGTH_MAX:
             raise InvalidRequest("a cut must name at least one segment", count=len(offsets))
         return await send(
             self._control,

@@ -20,7 +20,6 @@ from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RawStreamMsg, StorageType, StreamConfig
 
 from anabranch.common.adapters.counted_objects import (
-    OPERATION_HEADER,
     CountedObjects,
     value_of,
 )
@@ -30,6 +29,13 @@ from anabranch.common.adapters.jetstream_conditions import (
     IN_PROCESS_S_MAX,
     RESOLVE_PAUSE_S,
     WRONG_LAST_SEQUENCE_CODES,
+)
+from anabranch.common.adapters.jetstream_object_batches import (
+    DELETION,
+    ObjectBatches,
+    Stored,
+    parts,
+    write_in_batches,
 )
 from anabranch.common.adapters.jetstream_reader import (
     StreamMessage,
@@ -48,10 +54,13 @@ from anabranch.common.errors import (
     StreamRewound,
     Unavailable,
 )
-from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.eventsourcing.ports import ObjectWrite, StoredObject, check_writes
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.bounded import answers
 
 WRITE_DEADLINE_S = 5.0
+IN_FLIGHT_MAX = 64
+"""How many requests of one `write_all` are sent before the first is answered."""
 TO_THE_END = 2**63 - 1
 HISTORY_COUNT = 16
 """The messages of each key that a bucket on a cluster keeps: more than follow a write while it is
@@ -72,6 +81,7 @@ async def create_bucket(client: Client, bucket: str, replicas: int = 1) -> tuple
             allow_rollup_hdrs=True,
             deny_delete=True,
             allow_direct=False,
+            allow_atomic=True,
         ),
     )
 
@@ -89,6 +99,7 @@ class JetStreamObjectStore:
         self._stream = f"KV_{bucket}"
         self._prefix = f"$KV.{bucket}."
         self._reader = StreamReader(client, clock, self._stream, f"{self._prefix}>")
+        self._batches = ObjectBatches(client, clock, self._prefix, self._first_from)
 
     async def get(self, key: str) -> StoredObject | None:
         """See `ObjectStore.get`. Also raises Unavailable."""
@@ -114,7 +125,55 @@ class JetStreamObjectStore:
 
     async def delete(self, key: str, revision: int) -> None:
         """See `ObjectStore.delete`."""
-        await self._write(key, b"", revision, {OPERATION_HEADER: "DEL"})
+        await self._write(key, b"", revision, DELETION)
+
+    async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        """See `ObjectStore.write_all`. Also raises Unavailable, OutcomeUnknown."""
+        check_writes(writes)
+        found: dict[str, int | None] = {}
+        for part in parts(writes):
+            stored, left = await write_in_batches(self._batches, part, self._possible)
+            revisions = await self._read_back(stored)
+            found |= {one.write.key: at for one, at in zip(stored, revisions, strict=True)}
+            alone = await answers(left, IN_FLIGHT_MAX, self._write_one)
+            found |= {one.key: at for one, at in zip(left, alone, strict=True)}
+        return [found.get(one.key) for one in writes]
+
+    async def _write_one(self, one: ObjectWrite) -> int | None:
+        """The new revision, or None if the object exists, or is at another revision."""
+        with suppress(RevisionConflict):
+            headers = None if one.value else DELETION
+            return await self._write(one.key, one.value, one.revision, headers)
+        if one.revision == 0:  # The refusal may come from a delete marker.
+            with suppress(ObjectExists):
+                return await self.create(one.key, one.value)
+        return None
+
+    async def _possible(self, writes: Sequence[ObjectWrite]) -> Sequence[ObjectWrite | None]:
+        """Each write at the revision at which it can succeed now, or None. Raises Unavailable."""
+
+        async def expected(one: ObjectWrite) -> ObjectWrite | None:
+            present = await self._present(one.key)
+            if present is None:
+                return one if one.revision == 0 else None
+            if one.revision == 0 and not present.value:
+                return one._replace(revision=present.revision)
+            return one if present.revision == one.revision else None
+
+        return await answers(writes, IN_FLIGHT_MAX, expected)
+
+    async def _read_back(self, stored: Sequence[Stored]) -> Sequence[int | None]:
+        """The revisions of stored writes, or None for those that do not count on a cluster.
+
+        Raises OutcomeUnknown.
+        """
+
+        async def counted(one: Stored) -> int | None:
+            with suppress(RevisionConflict):
+                return await self._first_after(one.write.key, one.write.revision, one.revision)
+            return None
+
+        return await answers(stored, IN_FLIGHT_MAX, counted)
 
     async def list(self) -> Sequence[StoredObject]:
         """See `ObjectStore.list`. Also raises Unavailable."""

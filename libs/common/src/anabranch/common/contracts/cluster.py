@@ -80,6 +80,8 @@ class StoredNode(_StoredObject):
     proof: str = ""
     peer_host: str = ""
     peer_port: int = 0
+    unregistered: bool = False
+    spu_group: str = ""
 
 
 class StoredController(_StoredObject):
@@ -161,6 +163,8 @@ def node_to_bytes(node: NodeRecord) -> bytes:
         proof=node.proof,
         peer_host=node.peer.host if node.peer else "",
         peer_port=node.peer.port if node.peer else 0,
+        unregistered=node.unregistered,
+        spu_group=node.spu_group,
     ).to_bytes()
 
 
@@ -179,6 +183,8 @@ def node_from_bytes(data: bytes) -> NodeRecord:
         stored.rack,
         stored.proof,
         Endpoint(stored.peer_host, stored.peer_port) if stored.peer_port else None,
+        stored.unregistered,
+        stored.spu_group,
     )
 
 

@@ -29,7 +29,14 @@ from anabranch.common.contracts.tables import (
     UpdateTableConfig,
 )
 from anabranch.common.model.names import SegmentId
-from anabranch.common.model.stream import SEGMENT_COUNT_MAX, SegmentOffset, StreamConfig, fixed
+from anabranch.common.model.stream import (
+    CUT_LENGTH_MAX,
+    SEGMENT_COUNT_MAX,
+    SegmentOffset,
+    StreamConfig,
+    fixed,
+)
+from anabranch.common.model.topics import PARTITION_COUNT_MAX
 
 CAUSE_LENGTH_MAX = 200
 
@@ -53,11 +60,20 @@ class DeleteScope(CommandBase):
 
 
 class CreateStream(CommandBase):
+    """Create a stream with even key ranges, or, with `containers`, the stream of a topic.
+
+    `containers`: the containers of the topic's partitions, in their order. The stream then has
+    these partitions and the rest segment, which lies in the first of these containers.
+    """
+
     kind: Literal["create_stream"] = "create_stream"
     stream: str
     segment_count: int = 1
     """The number of segments if `config` is None."""
     config: StreamConfig | None = None
+    containers: tuple[int, ...] | None = Field(
+        default=None, min_length=1, max_length=PARTITION_COUNT_MAX
+    )
 
     def configured(self) -> StreamConfig:
         """The configuration that the command asks for. Raises InvalidRequest."""
@@ -91,6 +107,9 @@ class ScaleStream(CommandBase):
     The new segments get the next free numbers in the order given. `expected_epoch`: the controller
     refuses the command unless the stream is at that epoch (None: any). `cause` is stored as the
     cause of the epoch, for people to read; empty: `manual`.
+
+    `containers`: the container of each new range, for the stream of a topic. Such a stream only
+    grows: its rest segment is replaced by more partitions and another rest segment.
     """
 
     kind: Literal["scale_stream"] = "scale_stream"
@@ -100,6 +119,9 @@ class ScaleStream(CommandBase):
     seal: tuple[SegmentId, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
     new_ranges: tuple[NewRange, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
     cause: str = Field(default="", max_length=CAUSE_LENGTH_MAX)
+    containers: tuple[int, ...] | None = Field(
+        default=None, min_length=1, max_length=SEGMENT_COUNT_MAX
+    )
 
 
 class TruncateStream(CommandBase):
@@ -108,7 +130,7 @@ class TruncateStream(CommandBase):
     kind: Literal["truncate_stream"] = "truncate_stream"
     stream: str
     incarnation: int | None = None
-    cut: tuple[SegmentOffset, ...] = Field(min_length=1, max_length=SEGMENT_COUNT_MAX)
+    cut: tuple[SegmentOffset, ...] = Field(min_length=1, max_length=CUT_LENGTH_MAX)
 
 
 class SealStream(CommandBase):

@@ -18,8 +18,10 @@ from anabranch.common.contracts import (
     queries,
     reader_groups,
     scaling,
+    spus,
     stream_queries,
     tables,
+    topics,
     transactions,
     watermarks,
     writer_times,
@@ -39,6 +41,8 @@ _READING: tuple[ModuleType, ...] = (
     writer_times,
     watermarks,
     transactions,
+    topics,
+    spus,
 )
 _CHANGING: tuple[ModuleType, ...] = (
     queries,
@@ -47,6 +51,8 @@ _CHANGING: tuple[ModuleType, ...] = (
     membership,
     writer_times,
     transactions,
+    topics,
+    spus,
 )
 
 Registry = Mapping[str, Question]

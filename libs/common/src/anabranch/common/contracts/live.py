@@ -14,9 +14,11 @@ LIVE_REPORT_SIZE_BYTES_MAX = 512 * 1024
 
 
 class LivePartition(Contract):
-    """A segment of a topic. `size_bytes`: what it keeps; -1: not known. `base`, `leo`: the numbers of
-    the first record that is kept and of the next one that is written. All of them are readable,
-    because a record counts once every in-sync copy has it."""
+    """A segment of a topic. `size_bytes`: what it keeps; -1: not known.
+
+    `base`, `leo`: the numbers of the first record that is kept and of the next one that is written.
+    All of them are readable, because a record counts once every in-sync copy has it.
+    """
 
     segment: str
     base: int
@@ -34,8 +36,10 @@ class LiveContainer(Contract):
 
 class LiveReport(Contract):
     """`session`: the store's. `full`: every partition is listed, possibly over several reports.
-    `used_bytes`: what the partitions that this store leads hold; `out_of_storage`: the store refuses
-    records for topics, because its storage size is used up."""
+
+    `used_bytes`: what the partitions that this store leads hold. `out_of_storage`: the store
+    refuses records for topics, because its storage size is used up.
+    """
 
     node_id: str
     session: str

@@ -1,9 +1,10 @@
-"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema number.
+"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON of a schema.
 
 Each kind has a bucket; the key is the object's name. A decoder refuses newer schemas by name and
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -12,7 +13,11 @@ import msgspec
 from anabranch.common.errors import Corrupt, FormatTooNew
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
+    Assigned,
     ClusterObject,
+    Compression,
+    Computed,
+    Deduplication,
     PartitionSpec,
     PartitionStatus,
     SpuGroupSpec,
@@ -35,11 +40,19 @@ DOOMED_BUCKET = "ana_doomed_topics"
 """The backing streams that are to be deleted: key = the topic's incarnation, value = `Doomed`."""
 CONSUMERS_BUCKET = "ana_consumers"
 """The named consumers: key = ``<incarnation>.<consumer>``, value = `NamedConsumer`."""
+OBJECT_BUCKETS = (
+    SPUS_BUCKET, SPU_GROUPS_BUCKET, TOPICS_BUCKET, PARTITIONS_BUCKET, DOOMED_BUCKET,
+    CONSUMERS_BUCKET,
+)  # fmt: skip
 TOPIC_CONTAINERS_KEY = "topic-containers"
 """In the bucket of the cluster's constants: `TopicContainers`."""
+TOPIC_REBALANCE_KEY = "topic-rebalance"
+"""In the same bucket: `TopicRebalance`."""
 
 
 class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
+    """`spec` may be in a form of its own: see `ObjectKind.stored_spec`."""
+
     schema_number: int
     spec: S
     status: T
@@ -50,6 +63,47 @@ class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
 
 class _Head(msgspec.Struct, frozen=True):
     schema_number: int
+
+
+class _StoredTopicSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `TopicSpec`; either `computed` or `assigned` is set, because JSON names no types."""
+
+    retention_s: int
+    segment_size_bytes: int
+    partition_size_max_bytes: int
+    compression: Compression
+    computed: Computed | None = None
+    assigned: Assigned | None = None
+    deduplication: Deduplication | None = None
+    system: bool = False
+
+    @classmethod
+    def of(cls, spec: TopicSpec) -> "_StoredTopicSpec":
+        replicas = spec.replicas
+        return cls(
+            spec.retention_s,
+            spec.segment_size_bytes,
+            spec.partition_size_max_bytes,
+            spec.compression,
+            replicas if isinstance(replicas, Computed) else None,
+            replicas if isinstance(replicas, Assigned) else None,
+            spec.deduplication,
+            spec.system,
+        )
+
+    def spec(self) -> TopicSpec:
+        replicas = self.computed or self.assigned
+        if replicas is None:
+            raise msgspec.ValidationError("the spec of a topic names no replicas")
+        return TopicSpec(
+            replicas,
+            self.retention_s,
+            self.segment_size_bytes,
+            self.partition_size_max_bytes,
+            self.compression,
+            self.deduplication,
+            self.system,
+        )
 
 
 _heads = msgspec.json.Decoder(_Head)
@@ -64,14 +118,17 @@ class ObjectKind(Generic[S, T]):
     """As users read it."""
     bucket: str
     schema_number: int
-    decoder: "msgspec.json.Decoder[_Wire[S, T]]"
+    decoder: "msgspec.json.Decoder[_Wire[Any, T]]"
+    stored_spec: Callable[[S], object] = lambda spec: spec
+    """The spec in the form in which it is stored, and its inverse."""
+    spec_of: Callable[[Any], S] = lambda stored: cast("S", stored)
 
     def to_bytes(self, found: ClusterObject[S, T]) -> bytes:
         """The object as stored; the revision is the store's."""
         return _encoder.encode(
             _Wire(
                 self.schema_number,
-                found.spec,
+                self.stored_spec(found.spec),
                 found.status,
                 found.owner,
                 found.incarnation,
@@ -89,6 +146,7 @@ class ObjectKind(Generic[S, T]):
                     name=stored.key, found=schema, supported=self.schema_number,
                 )  # fmt: skip
             wire = self.decoder.decode(stored.value)
+            spec = self.spec_of(wire.spec)
         except MALFORMED as error:
             raise Corrupt(
                 f"a stored {self.word} is damaged",
@@ -97,7 +155,7 @@ class ObjectKind(Generic[S, T]):
             ) from error
         return ClusterObject(
             stored.key,
-            wire.spec,
+            spec,
             wire.status,
             wire.owner,
             wire.incarnation,
@@ -117,7 +175,12 @@ SPU_GROUP: ObjectKind[SpuGroupSpec, SpuGroupStatus] = ObjectKind(
     "SPU group", SPU_GROUPS_BUCKET, 1, _decoder(_Wire[SpuGroupSpec, SpuGroupStatus])
 )
 TOPIC: ObjectKind[TopicSpec, TopicStatus] = ObjectKind(
-    "topic", TOPICS_BUCKET, 1, _decoder(_Wire[TopicSpec, TopicStatus])
+    "topic",
+    TOPICS_BUCKET,
+    1,
+    _decoder(_Wire[_StoredTopicSpec, TopicStatus]),
+    _StoredTopicSpec.of,
+    _StoredTopicSpec.spec,
 )
 PARTITION: ObjectKind[PartitionSpec, PartitionStatus] = ObjectKind(
     "partition", PARTITIONS_BUCKET, 1, _decoder(_Wire[PartitionSpec, PartitionStatus])
@@ -165,7 +228,22 @@ class TopicContainers(_Record, frozen=True, kw_only=True):
     cursor: int = 0
 
 
-R = TypeVar("R", Doomed, NamedConsumer, TopicContainers)
+class MoveOfContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic container's stores before and after, leader first; node ids."""
+
+    container: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class TopicRebalance(_Record, frozen=True, kw_only=True):
+    """The last rebalancing of topics. `ended`: all its moves were performed, or given up."""
+
+    moves: tuple[MoveOfContainer, ...] = ()
+    ended: bool = False
+
+
+R = TypeVar("R", Doomed, NamedConsumer, TopicContainers, TopicRebalance)
 
 
 def record_from(kind: type[R], stored: StoredObject) -> R:

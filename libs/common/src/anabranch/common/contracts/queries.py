@@ -316,7 +316,10 @@ class NodeDescription(Contract):
     over: bool = False
     """A controller ended its session, because it was silent for too long."""
     refused: bool = False
-    """It does not have the join token of the cluster, so it gets no containers."""
+    """The cluster refuses the store, so it gets no containers; `refusal` says why."""
+    refusal: str = ""
+    """`join-token`: it does not have the join token of the cluster. `unregistered`: no SPU with its
+    node id is registered."""
     draining: bool = False
     """An operator drains it: the leader moves its containers away and gives it none."""
 

@@ -79,7 +79,8 @@ class SpuGroupDescription(Contract):
 
 
 class CreateSpuGroup(Query):
-    """→ SpuGroupDescribed. Raises InvalidName, SpuGroupExists (with another spec), InvalidRequest."""
+    """→ SpuGroupDescribed. Raises InvalidName, InvalidRequest, SpuGroupExists (with another
+    spec)."""
 
     name: str
     spec: SpuGroupSpec = SpuGroupSpec()

@@ -17,7 +17,7 @@ from anabranch.common.contracts.queries import (
     SegmentInStream,
 )
 from anabranch.common.model.stream import (
-    SEGMENT_COUNT_MAX,
+    CUT_LENGTH_MAX,
     RetentionPolicy,
     SegmentOffset,
     StreamConfig,
@@ -134,7 +134,7 @@ class SegmentDescription(SegmentInStream):
 class CheckCut(StreamQuery):
     """→ CutChecked. An invalid cut is a regular answer, not an error."""
 
-    cut: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
+    cut: tuple[SegmentOffset, ...] = Field(max_length=CUT_LENGTH_MAX)
 
 
 class CutChecked(Contract):
@@ -146,8 +146,8 @@ class CutChecked(Contract):
 class CompareCuts(StreamQuery):
     """→ CutsCompared. Raises InvalidCut."""
 
-    first: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
-    second: tuple[SegmentOffset, ...] = Field(max_length=SEGMENT_COUNT_MAX)
+    first: tuple[SegmentOffset, ...] = Field(max_length=CUT_LENGTH_MAX)
+    second: tuple[SegmentOffset, ...] = Field(max_length=CUT_LENGTH_MAX)
 
 
 class CutsCompared(Contract):
@@ -165,8 +165,8 @@ class SegmentsBetween(StreamQuery):
     everything in one answer; raises InvalidRequest if that is too large.
     """
 
-    start: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
-    end: tuple[SegmentOffset, ...] = Field(default=(), max_length=SEGMENT_COUNT_MAX)
+    start: tuple[SegmentOffset, ...] = Field(default=(), max_length=CUT_LENGTH_MAX)
+    end: tuple[SegmentOffset, ...] = Field(default=(), max_length=CUT_LENGTH_MAX)
     page_token: str = ""
     page_size: int = Field(default=0, ge=0, le=PAGE_SIZE_MAX)
 

@@ -92,6 +92,17 @@ class PlanOutdated(Retry):
     default_remedy = Remedy("run the read again, which plans it anew")
 
 
+class OutOfStorage(Retry):
+    """The partitions that the store leads hold as much as its storage size permits, so it takes no
+    records for topics. Fields: container, used, limit (both in bytes)."""
+
+    code = "out-of-storage"
+    default_remedy = Remedy(
+        "delete topics, shorten their retention, or raise the storage size of the store; the store "
+        "takes records again once 5 % of the storage size are free"
+    )
+
+
 class DiskFailed(Retry):
     """A write or sync failed; the store stops, because the content of the disk is uncertain."""
 

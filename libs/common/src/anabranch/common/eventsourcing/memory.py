@@ -24,7 +24,9 @@ from anabranch.common.eventsourcing.ports import (
     EventMessage,
     Gate,
     NewMessage,
+    ObjectWrite,
     StoredObject,
+    check_writes,
 )
 
 
@@ -201,6 +203,11 @@ class InMemoryObjectStore:
         self._check(key, revision)
         self._put(key, b"")
 
+    async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
+        """See `ObjectStore.write_all`."""
+        check_writes(writes)
+        return [self._write(one) for one in writes]
+
     async def list(self) -> Sequence[StoredObject]:
         """See `ObjectStore.list`."""
         return sorted((o for o in self._objects.values() if o.value), key=lambda o: o.key)
@@ -225,6 +232,11 @@ class InMemoryObjectStore:
             raise RevisionConflict(
                 "the object has changed", key=key, expected=revision, actual=actual
             )
+
+    def _write(self, one: ObjectWrite) -> int | None:
+        found = self._objects.get(one.key)
+        actual = 0 if found is None or (one.revision == 0 and not found.value) else found.revision
+        return self._put(one.key, one.value) if actual == one.revision else None
 
     def _put(self, key: str, value: bytes) -> int:
         self._revision += 1

@@ -148,6 +148,12 @@ class ObjectWrite(NamedTuple):
     revision: int
 
 
+def check_writes(writes: Sequence[ObjectWrite]) -> None:
+    """Assert that the keys differ, and that a creation has a value."""
+    assert len({one.key for one in writes}) == len(writes), "the keys of writes differ"
+    assert all(one.value or one.revision for one in writes), "a creation has a value"
+
+
 class ObjectStore(Protocol):
     """One KV bucket. Keys: letters, digits, ``-``, ``_``, ``=``, ``.``."""
 
@@ -181,6 +187,8 @@ class ObjectStore(Protocol):
     def watch(self) -> AsyncIterator[StoredObject | None]:
         """Every present object, then None once, then each change; a deleted object has value b"".
 
-        If the watch loses its place, it starts again with the full list.
+        Changes of a key may be merged into the newest. If the watch loses its place, it starts
+        again with the full list and another None; objects that were deleted meanwhile are missing
+        in that list.
         """
         ...

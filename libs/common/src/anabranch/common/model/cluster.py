@@ -41,6 +41,11 @@ class NodeRecord:
     """Proves that the store has the join token of the cluster: see `model.joining`."""
     peer: Endpoint | None = None
     """The address for stores that replicate logs to this one; None if it keeps no copies."""
+    unregistered: bool = False
+    """With `over`: the session is over because no SPU with the store's node id is registered. The
+    store begins no other session before there is one."""
+    spu_group: str = ""
+    """The SPU group whose provisioner started the store; "": it may become a custom SPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,20 @@
 
 The three hashes are part of the stored data: a change would scatter existing data. Keys and
 containers hash as Pravega's Java client and segment store do (murmur3-128 over UTF-16LE code units,
-Guava's jump hash), so non-ASCII keys agree with Java writers.
+Guava's jump hash), so non-ASCII keys agree with Java writers. The segments of topics are the
+exception: their numbers hold their containers (`topics.py`).
 """
 
 import mmh3
+
+from anabranch.common.model.topics import TOPIC_MARK, container_in
 
 _ROUTING_SEED = 1741865571  # Java's "EventRouter".hashCode()
 _CONTAINER_SEED = 1661405012  # Java's "SegmentToContainerMapper".hashCode()
 _JUMP_MULTIPLIER = 2862933555777941757
 _MASK64 = 2**64 - 1
+_NUMBER_LENGTH_MAX = 10
+"""The digits of the highest segment number."""
 
 SHARD_COUNT = 16
 
@@ -22,14 +27,19 @@ def routing_position(key: str) -> float:
 
 
 def container_of(segment_name: str, container_count: int) -> int:
-    """The container (0 … container_count - 1) that owns the segment.
+    """The container that owns the segment: 0 … container_count - 1, except for a topic's segment.
 
     Transaction and transient suffixes and the epoch are removed first, so segments that will be
-    merged into a segment live in the same container as it.
+    merged into a segment live in the same container as it. The number of a topic's segment holds
+    its container, whatever `container_count` is.
     """
     assert container_count > 0
     base = segment_name.partition("#transaction")[0].partition("#transient")[0]
     base = base.partition(".#epoch.")[0]
+    if TOPIC_MARK in base:
+        number = base.rpartition("/")[2]
+        if number.isascii() and number.isdecimal() and len(number) <= _NUMBER_LENGTH_MAX:
+            return container_in(int(number))
     low, _ = mmh3.hash64(base.encode("utf-16-le"), _CONTAINER_SEED, x64arch=True, signed=False)
     return _jump_hash(low, container_count)
 

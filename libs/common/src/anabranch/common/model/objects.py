@@ -15,7 +15,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # `typing` cannot make a frozen generic with slots in Python 3.11
 class ClusterObject(Generic[S, T]):
     """An object as it is stored.
 

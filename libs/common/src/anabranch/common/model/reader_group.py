@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, stream_ref
-from anabranch.common.model.stream import FUTURE_OFFSET, SEGMENT_COUNT_MAX
+from anabranch.common.model.stream import CUT_LENGTH_MAX, FUTURE_OFFSET
 
 GROUP_STREAMS_MAX = 64
 READERS_MAX = 200
@@ -78,7 +78,7 @@ class GroupStream:
     def __post_init__(self) -> None:
         stream_ref(self.stream)
         for cut in (self.start, self.end):
-            if len(cut) > SEGMENT_COUNT_MAX or len({at.segment_id for at in cut}) < len(cut):
+            if len(cut) > CUT_LENGTH_MAX or len({at.segment_id for at in cut}) < len(cut):
                 raise InvalidRequest(
                     "a cut names a segment twice, or too many segments",
                     stream=self.stream,

@@ -11,6 +11,9 @@ from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
 
 SEGMENT_COUNT_MAX = 1000
+CUT_LENGTH_MAX = SEGMENT_COUNT_MAX + 1
+"""The most segments that a cut names: a topic's stream has one more than the topic has
+partitions."""
 TAG_COUNT_MAX = 128
 TAG_LENGTH_MAX = 256
 FUTURE_OFFSET = -1

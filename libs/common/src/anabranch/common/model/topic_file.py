@@ -1,4 +1,4 @@
-"""The topic file: a topic's name and spec as YAML, from the mapping that a YAML parser returns. Pure.
+"""The topic file: name and spec of a topic, from the mapping that a YAML parser returns. Pure.
 
 ::
 
@@ -79,7 +79,7 @@ def compression_of(text: object) -> Compression:
 
 
 class _Section:
-    """A mapping of the file. Values are taken out of it, so that what is left over is unknown."""
+    """A mapping of the file. Values are taken out of it, so that the keys left over are unknown."""
 
     def __init__(self, path: str, found: object) -> None:
         if not isinstance(found, Mapping):

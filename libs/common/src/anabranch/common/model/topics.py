@@ -33,7 +33,7 @@ _TOPIC_NAME = re.compile(r"[a-z0-9-]+")
 
 
 def topic_name(text: str) -> TopicName:
-    """`text` as a topic's name: Fluvio's rules and its reasons, word by word. Raises InvalidName."""
+    """`text` as a topic's name, by Fluvio's rules and with its reasons. Raises InvalidName."""
     why = ""
     if not text:
         why = "Topic name is required"

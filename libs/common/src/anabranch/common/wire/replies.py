@@ -23,8 +23,8 @@ class SegmentInfo(Message, frozen=True, kw_only=True):
     `tiered_length`: the end of the bytes that are in tier 2 without a gap. `sealed_in_tier_two`:
     tier 2 knows it as sealed. `modified_ms`: when bytes were last added, 0 for never. `event_count`
     counts the events since the segment was created, truncated ones included; `start_event_count` is
-    the number of the first event that is kept, -1 if it is not known. For a segment that is gone, only `deleted` is meaningful and, if it was merged, `length` and the new place of
-    its bytes.
+    the number of the first event that is kept, -1 if it is not known. For a segment that is gone,
+    only `deleted` is meaningful and, if it was merged, `length` and the new place of its bytes.
     """
 
     segment: str

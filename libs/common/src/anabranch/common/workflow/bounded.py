@@ -1,13 +1,14 @@
 """Performs one action for many items, a limited number at a time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import TypeVar
 
 from anabranch.common.errors import AnabranchError
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 async def for_each(items: Iterable[T], limit: int, action: Callable[[T], Awaitable[None]]) -> None:
@@ -38,3 +39,14 @@ async def for_each(items: Iterable[T], limit: int, action: Callable[[T], Awaitab
             group.create_task(work(item))
     if failures:
         raise failures[0]
+
+
+async def answers(items: Sequence[T], limit: int, ask: Callable[[T], Awaitable[R]]) -> Sequence[R]:
+    """The answers for every item, in their order; errors as in `for_each`."""
+    found: dict[int, R] = {}
+
+    async def note(at: int) -> None:
+        found[at] = await ask(items[at])
+
+    await for_each(range(len(items)), limit, note)
+    return [found[at] for at in range(len(items))]

@@ -1,8 +1,8 @@
 """Assigns containers and balances them over the stores, on the controller that leads.
 
 The balancer compares states and does not react to single changes: after every change, and every
-second, it performs the plan of `domain/cluster/placement.py`. Every write is a compare-and-set on the
-placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
+second, it performs the plan of `domain/cluster/placement.py`. Every write is a compare-and-set on
+the placement, or the store's record, that the plan used. A decision on outdated knowledge therefore
 does nothing, even from another controller that still believes that it leads. Elections wait for
 stores, so those of a plan are held at once, after its other actions.
 
@@ -66,6 +66,18 @@ class Lead(Protocol):
     def on_change(self, listener: Callable[[], None]) -> None: ...
 
 
+class WantedContainers(Protocol):
+    """The containers of topics, and the stores of each as assigned, leader first."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def wanted(self) -> Mapping[int, tuple[str, ...]]: ...
+
+    def on_change(self, listener: Callable[[], None]) -> None: ...
+
+
 class Balancer:
     """Performs assignments. Before it moves a container off a live store to balance them, the set
     of live stores must be unchanged for `settle_s`. `measure` takes the seconds from the judgement
@@ -86,10 +98,12 @@ class Balancer:
         replication: Replication,
         clock: Clock,
         containment: Containment,
+        topics: WantedContainers,
         measure: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._containment = containment
         self._drains = drains
+        self._topics = topics
         self._elections = elections
         self._replication = replication
         self._measure = measure
@@ -106,7 +120,7 @@ class Balancer:
         self._same_since_s = clock.monotonic()
         self._is_settled = False
         self._changed = asyncio.Event()
-        for source in (placements, members, lead, drains):
+        for source in (placements, members, lead, drains, topics):
             source.on_change(self._changed.set)
         placements.on_change(self._measure_openings)
 
@@ -123,6 +137,7 @@ class Balancer:
             settled=self._is_settled,
             held=self._members.hold is not None or not self._members.seeing,
             replication=self._replication,
+            wanted=self._topics.wanted,
         )
 
     async def serve(self) -> None:
@@ -142,7 +157,7 @@ class Balancer:
     async def _step(self) -> None:
         self._is_settled = self._settled()
         known = self._members.complete and self._placements.complete and self._drains.complete
-        if not known or not self._lead.leading:
+        if not (known and self._topics.complete) or not self._lead.leading:
             return
         placements = dict(self._placements.placements)
         plan = self.plan(placements)

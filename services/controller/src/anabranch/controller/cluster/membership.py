@@ -1,11 +1,11 @@
 """The members of the cluster: this controller announces itself, and watches all members' records.
 
 Owns: the records as last seen by the watches of two buckets, and the verdicts on the members
-(`domain/cluster/liveness.py` has the rules). Several times a second, it reads the records of members that
-have been silent for too long and concludes. Listeners are called after changes.
+(`domain/cluster/liveness.py` has the rules). Several times a second, it reads the records of
+members that have been silent for too long and concludes. Listeners are called after changes.
 
-A store whose record does not prove that it has the join token of the cluster is *refused*: it is no
-member, and nothing follows from its beats.
+A store whose record does not prove that it has the join token of the cluster, or that is no
+registered SPU, is *refused*: it is no member, and nothing follows from its beats (`admission.py`).
 """
 
 import asyncio
@@ -25,9 +25,10 @@ from anabranch.common.eventsourcing.beats import Beats
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.eventsourcing.store_clock import StoreClock
 from anabranch.common.model.cluster import ControllerRecord, NodeRecord
-from anabranch.common.model.joining import may_join
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
+from anabranch.controller.cluster.admission import Admission
+from anabranch.controller.cluster.member_notices import log_change, log_hold, outline
 from anabranch.controller.domain.cluster.liveness import (
     Hold,
     Kind,
@@ -71,12 +72,12 @@ class Membership:
         timing: Timing | None = None,
         *,
         containment: Containment,
-        join_token: str = "",
+        admission: Admission | None = None,
     ) -> None:
-        """`join_token`: the secret that stores must prove to have; empty: every store may join."""
+        """`admission`: decides which stores may join; None: every store may."""
         self._containment = containment
-        self._join_token = join_token
-        self._refused: dict[str, NodeRecord] = {}
+        self.admission = admission or Admission()
+        """The stores that are refused, and why."""
         self._me = me
         self._records = records
         self._clock = clock
@@ -109,7 +110,7 @@ class Membership:
     @property
     def complete(self) -> bool:
         """Whether every stored record has been seen."""
-        return all(self._listed.values())
+        return all(self._listed.values()) and self.admission.complete
 
     @property
     def nodes(self) -> Mapping[str, NodeRecord]:
@@ -118,8 +119,8 @@ class Membership:
 
     @property
     def refused(self) -> Mapping[str, NodeRecord]:
-        """The stores that do not have the join token."""
-        return self._refused
+        """The refused stores; `admission` says why."""
+        return {name: found.record for name, found in self.admission.outsiders.items()}
 
     @property
     def controllers(self) -> Mapping[str, ControllerRecord]:
@@ -149,9 +150,13 @@ class Membership:
         return frozenset(live | {self._me.controller_id})
 
     def stores(self) -> Mapping[str, StoreView]:
-        """The live and dead stores, as placement sees them."""
+        """The live and dead stores, as placement sees them.
+
+        An unregistered store is not live, whatever its record says, and its session is over once
+        its record has said so for as long as the store may rely on it.
+        """
         now = self._now()
-        return {
+        return self.admission.views(self._liveness.timing, now.s) | {
             name: StoreView(
                 live=found.live,
                 over=self._liveness.session_over(Member(Kind.STORE, name), now),
@@ -251,29 +256,45 @@ class Membership:
         """Mark the record of a store that is dead by its silence as over; returns whether it was.
 
         The record is changed only if it is still the one that was judged: a store that has beaten
-        meanwhile is alive. Raises Retry, Unknown.
+        meanwhile is alive. The session of an unregistered store ends although it is alive. Raises
+        Retry, Unknown.
         """
+        judged = self._to_end(store)
+        if judged is None or not self.seeing or self.hold is not None:
+            return False
+        record, revision = judged
+        try:
+            await self._records.nodes.update(store, node_to_bytes(record), revision)
+        except RevisionConflict:
+            _log.info("a store whose session was to end has changed its record", store=store)
+            return False
+        kind = "an unregistered" if record.unregistered else "a dead"
+        _log.warning(f"ended the session of {kind} store", store=store, session=record.session)
+        return True
+
+    def _to_end(self, store: str) -> tuple[NodeRecord, int] | None:
+        """The record by which the session of the store ends, and the revision that it replaces;
+        None: it goes on, or has ended."""
+        outside = self.admission.outsiders.get(store)
+        if outside is not None:
+            return outside.last_word if self.admission.complete else None
         found, record = self.standing(Kind.STORE, store), self._nodes.get(store)
         if found is None or record is None or found.live or found.seen.ended:
-            return False
-        if not self.seeing or self.hold is not None:
-            return False
-        over = node_to_bytes(replace(record, over=True))
-        try:
-            await self._records.nodes.update(store, over, found.seen.revision)
-        except RevisionConflict:
-            _log.info("a store that seemed dead has changed its record", store=store)
-            return False
-        _log.warning("ended the session of a dead store", store=store, session=record.session)
-        return True
+            return None
+        return replace(record, over=True), found.seen.revision
 
     async def is_still_over(self, store: str) -> bool:
         """Whether the store's record is the one by which its session is over. Raises Retry."""
-        found = self.standing(Kind.STORE, store)
-        if found is None or not found.seen.ended:
+        outside = self.admission.outsiders.get(store)
+        if outside is not None:
+            ended, revision = outside.ended, outside.revision
+        else:
+            found = self.standing(Kind.STORE, store)
+            ended, revision = (found.seen.ended, found.seen.revision) if found else (False, 0)
+        if not ended:
             return False
         stored = await self._records.nodes.get(store)
-        return stored is not None and stored.revision == found.seen.revision
+        return stored is not None and stored.revision == revision
 
     async def leave(self) -> None:
         """Delete this controller's record, after `serve` has ended in order."""
@@ -290,13 +311,13 @@ class Membership:
                         with self._containment.contained(
                             JOB, f"record of {kind.value} {found.key}", park_at=0
                         ):
-                            self._see(kind, found, _learned(learn, found))
+                            self._see(kind, found.key, _learned(learn, found))
             except Retry as error:
                 _log.warning("a watch was interrupted", members=kind.value, error=str(error))
             await self._clock.sleep(RETRY_S)
 
-    def _see(self, kind: Kind, found: StoredObject, seen: Sighting | None) -> None:
-        member = Member(kind, found.key)
+    def _see(self, kind: Kind, name: str, seen: Sighting | None) -> None:
+        member = Member(kind, name)
         before = self._liveness.standings.get(member)
         blind = not self.seeing
         if seen is None:
@@ -304,8 +325,8 @@ class Membership:
         else:
             self._liveness.saw(member, seen, self._now())
         after = self._liveness.standings.get(member)
-        if _outline(before) != _outline(after) or blind == self.seeing:
-            _log_change(member, before, after)
+        if outline(before) != outline(after) or blind == self.seeing:
+            log_change(member, before, after)
             self._tell()
 
     def _learn_controller(self, found: StoredObject) -> Sighting | None:
@@ -317,27 +338,45 @@ class Membership:
         return Sighting(found.revision, record.session)
 
     def _learn_node(self, found: StoredObject) -> Sighting | None:
-        self._nodes.pop(found.key, None)
-        refused = self._refused.pop(found.key, None)
-        if not found.value:
+        try:
+            record = node_from_bytes(found.value) if found.value else None
+        except Corrupt:
+            self._forget_node(found.key)
+            raise
+        if record is None:
+            self._forget_node(found.key)
             return None
-        record = node_from_bytes(found.value)
-        if not may_join(self._join_token, found.key, record.session, record.proof):
-            self._refuse(found.key, record, refused)
-            return None
-        self._nodes[found.key] = record
-        return Sighting(found.revision, record.session, record.stopped, record.over, record.lease_s)
+        return self._judge(found.key, record, found.revision)
 
-    def _refuse(self, name: str, record: NodeRecord, before: NodeRecord | None) -> None:
-        """Remember the store, and log it once in each session."""
-        self._refused[name] = record
-        if before is None or before.session != record.session:
-            _log.warning(
-                "refused a segment store, because it does not have the join token of the cluster",
-                store=name,
-                session=record.session,
-                remedy="give it the token of the controllers: ANABRANCH_SEGSTORE_JOIN_TOKEN_FILE",
-            )
+    def _forget_node(self, name: str) -> None:
+        self._nodes.pop(name, None)
+        self.admission.forget(name)
+
+    def _judge(self, name: str, record: NodeRecord, revision: int) -> Sighting | None:
+        """Take the store in, or refuse it; None: it is no member."""
+        is_member = self._nodes.pop(name, None) is not None
+        now_s = self._clock.monotonic()
+        judged = self.admission.judge(name, record, revision, now_s=now_s, is_member=is_member)
+        if judged is not None:
+            return None
+        self._nodes[name] = record
+        return Sighting(revision, record.session, record.stopped, record.over, record.lease_s)
+
+    def reconsider(self) -> None:
+        """Judge every store again, because SPUs were registered or unregistered."""
+        was_complete = self.complete
+        self.admission.learn({name: record.session for name, record in self._nodes.items()})
+        outside = self.admission.outsiders
+        judged = {name: (found.record, found.revision) for name, found in outside.items()}
+        for name, record in self._nodes.items():
+            found = self.standing(Kind.STORE, name)
+            judged[name] = record, found.seen.revision if found is not None else 0
+        for name, (record, revision) in judged.items():
+            seen = self._judge(name, record, revision)
+            if seen is not None or self.standing(Kind.STORE, name) is not None:
+                self._see(Kind.STORE, name, seen)
+        if not was_complete and self.complete:
+            self._tell()
 
     async def _conclude(self) -> None:
         held = None
@@ -353,7 +392,7 @@ class Membership:
                 )  # fmt: skip
             hold = self.hold
             if hold != held:
-                _log_hold(hold)
+                log_hold(hold)
             if changes or hold != held:
                 self._tell()
             held = hold
@@ -391,34 +430,3 @@ def _learned(
             remedy=error.remedy_for("command"),
         )
         return None
-
-
-def _outline(standing: Standing | None) -> tuple[str, str, bool] | None:
-    """The parts of a standing whose changes concern listeners; beats do not."""
-    if standing is None:
-        return None
-    return standing.verdict.value, standing.seen.session, standing.seen.over
-
-
-def _log_change(member: Member, before: Standing | None, after: Standing | None) -> None:
-    told = {"kind": member.kind.value, "member": member.member_id}
-    if after is not None and after.seen.over:
-        _log.info("the session of a member is over", **told, session=after.seen.session)
-    elif after is None or after.seen.stopped:
-        if before is not None and before.live:
-            _log.info("a member of the cluster has stopped", **told)
-    elif before is None or not before.live or before.seen.session != after.seen.session:
-        _log.info("a member of the cluster is live", **told, session=after.seen.session)
-
-
-def _log_hold(hold: Hold | None) -> None:
-    if hold is None:
-        _log.info("the hold has ended")
-        return
-    _log.warning(
-        "the controller holds: it judges no member and moves no container",
-        blind=hold.blind,
-        missing=sorted(member.member_id for member in hold.missing),
-        remedy="wait until NATS answers and the members are back; if they are lost, run "
-        "`anabranch cluster confirm-losses`",
-    )

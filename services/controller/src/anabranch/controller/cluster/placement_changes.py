@@ -28,7 +28,7 @@ from anabranch.common.contracts.container_queries import (
 from anabranch.common.contracts.queries import (
     ContainerDescription,
 )
-from anabranch.common.errors import InvalidRequest, RevisionConflict, Unavailable
+from anabranch.common.errors import RevisionConflict, Unavailable
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.cluster import REPLICATED, Placement
 from anabranch.common.runtime.clock import Clock
@@ -55,14 +55,12 @@ class PlacementChanges:
         elections: Elections,
         clock: Clock,
         *,
-        container_count: int,
         replication: Replication,
     ) -> None:
         self._elections = elections
         self._replication = replication
         self._objects = objects
         self._known = known
-        self._container_count = container_count
         self._clock = clock
 
     async def perform(self, change: PlacementChange) -> ContainerDescription:
@@ -97,7 +95,7 @@ class PlacementChanges:
                     ),
                 )
             case ElectLeader(container=container, node_id=node):
-                self._check(container)
+                self._known.check_number(container)
                 elected = await self._elections.hold_unclean(container, node)
                 return known.describe_placed(elected)
             case _:
@@ -107,17 +105,10 @@ class PlacementChanges:
         nodes = self._known.nodes.items()
         return [name for name, node in nodes if node.journal_id == REPLICATED]
 
-    def _check(self, container: int) -> None:
-        """Raises InvalidRequest."""
-        if not 0 <= container < self._container_count:
-            raise InvalidRequest(
-                f"containers are numbered 0 to {self._container_count - 1}", container=container
-            )
-
     async def _change(
         self, what: str, container: int, change: Callable[[Placement], Placement]
     ) -> ContainerDescription:
-        self._check(container)
+        self._known.check_number(container)
         key = placement_key(container)
         for _ in range(ATTEMPTS_MAX):
             stored = await self._objects.get(key)

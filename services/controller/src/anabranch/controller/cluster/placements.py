@@ -3,21 +3,23 @@
 Owns: the placements as last seen by the watch of their bucket.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 import structlog
 
 from anabranch.common.contracts.cluster import placement_from_bytes
 from anabranch.common.contracts.queries import ContainerDescription, SegmentLocation
-from anabranch.common.errors import Corrupt, Retry, Unavailable
+from anabranch.common.errors import Corrupt, InvalidRequest, Retry, Unavailable
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import NodeRecord, Placement
 from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import parse_segment_name
+from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.domain.cluster.descriptions import describe, describe_one, serving
+from anabranch.controller.domain.cluster.topic_placement import topic_containers
 
 RETRY_S = 1.0
 
@@ -57,8 +59,11 @@ class Placements:
         clock: Clock,
         *,
         containment: Containment,
+        topics: Callable[[], Collection[int]] = tuple,
     ) -> None:
+        """`topics` returns the numbers of the containers of topics that are to be placed."""
         self._containment = containment
+        self._topics = topics
         self._stores = stores
         self._placement_store = placements
         self._container_count = container_count
@@ -111,12 +116,28 @@ class Placements:
             node_id=node,
         )
 
+    def numbers(self) -> list[int]:
+        """The numbers of all containers: of streams and tables, and then of topics."""
+        topics = topic_containers(self._placements, self._topics())
+        return [*range(self._container_count), *topics]
+
+    def check_number(self, container: int) -> None:
+        """Raises InvalidRequest unless a container has this number."""
+        if 0 <= container < self._container_count or container in self._placements:
+            return
+        if container not in self._topics():
+            raise InvalidRequest(
+                f"containers are numbered 0 to {self._container_count - 1}; topics have others, "
+                f"from {TOPIC_CONTAINER_MIN} on",
+                container=container,
+            )
+
     def list_containers(self) -> tuple[ContainerDescription, ...]:
         """Every container, by number. Raises Unavailable until all records have been seen."""
         if not self._listed or not self._stores.complete:
             raise Unavailable("the controller has not seen all placements yet")
         return describe(
-            self._container_count,
+            self.numbers(),
             self._placements,
             self._stores.nodes,
             self._stores.down_since,

@@ -33,6 +33,7 @@ from anabranch.controller.handlers.queries import tables as table_queries
 from anabranch.controller.handlers.queries import times as time_queries
 from anabranch.controller.handlers.queries import watermarks as watermark_queries
 from anabranch.controller.handlers.queries import work as work_queries
+from anabranch.controller.handlers.topics import tables as topic_tables
 from anabranch.controller.handlers.transactions import queries as transaction_queries
 from anabranch.controller.projections.points import reach_demanded
 
@@ -82,6 +83,7 @@ QUERIES: Table = {
     **time_queries.QUERIES,
     **watermark_queries.QUERIES,
     **transaction_queries.QUERIES,
+    **topic_tables.QUERIES,
     "locate": (queries.Locate, locate),
     "list_containers": (queries.ListContainers, list_containers),
     "list_nodes": (queries.ListNodes, list_nodes),
@@ -93,6 +95,7 @@ ACTIONS: Table = {
     **cluster.ACTIONS,
     **time_queries.ACTIONS,
     **transaction_queries.ACTIONS,
+    **topic_tables.ACTIONS,
     "move_container": (container_queries.MoveContainer, change_placement),
     "abandon_tail": (container_queries.AbandonTail, change_placement),
     "enable_container": (container_queries.EnableContainer, change_placement),
@@ -108,7 +111,8 @@ ANSWERED_BY: Table = {**QUERIES, **ACTIONS}
 
 SLOW = frozenset(
     {
-        *ACTIONS, "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks",
+        *ACTIONS, *topic_tables.SLOW,
+        "tail_cut", "retention_plan", "list_work", "list_parked", "list_writer_marks",
         "watermark_status", "explain_scaling", "describe_segment",
     }
 )  # fmt: skip

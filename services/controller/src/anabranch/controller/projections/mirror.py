@@ -30,7 +30,7 @@ from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef, is_internal
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.table import TableRef
 from anabranch.common.workflow.bounded import for_each
@@ -50,7 +50,7 @@ from anabranch.controller.domain.operations import finished_between
 from anabranch.controller.domain.reader_group.others import groups_concerned
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import Scope
-from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape
+from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape, is_exported
 from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.projections.awaited import Awaited
@@ -196,7 +196,7 @@ class Mirror:
             return NO_CONSEQUENCES
         before, after = change
         assert after.ref is not None
-        reshaped = not has_same_shape(before, after) and not is_internal(after.ref.stream)
+        reshaped = not has_same_shape(before, after) and is_exported(after.ref)
         if reshaped:
             self._shaped[message.subject] = self._streams.loaded[message.subject].revision
         self.transactions.drop_ended(before, after)

@@ -14,6 +14,7 @@ from anabranch.common.runtime.join_token import read_join_token
 from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.candidates import NatsCandidates
 from anabranch.controller.adapters.peers import Peers
+from anabranch.controller.cluster.admission import Admission, Registered, nothing_registered
 from anabranch.controller.cluster.balancer import Balancer
 from anabranch.controller.cluster.buckets import LEASE_S, Buckets, Neighbourhood
 from anabranch.controller.cluster.drains import Drains
@@ -22,6 +23,7 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
+from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.descriptions import PHASES, phase
 from anabranch.controller.domain.cluster.liveness import Hold, Kind, Timing
 from anabranch.controller.domain.cluster.placement_actions import Replication
@@ -43,6 +45,7 @@ class Cluster:
     placements: Placements
     balancer: Balancer
     drains: Drains
+    topic_containers: TopicContainerTable
     peers: Peers
     buckets: Buckets
     changes: PlacementChanges
@@ -111,8 +114,10 @@ def membership_health(hold: Hold | None, unseen_s: float) -> PartHealth:
     )
 
 
-def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
-    """Build all parts; none is started."""
+def build_cluster(
+    around: Surroundings, bucket_count: int, registered: Registered = nothing_registered
+) -> Cluster:
+    """Build all parts; none is started. `registered`: the node ids of the registered SPUs."""
     settings, clock, containment = around.settings, around.clock, around.containment
     me = _myself(around)
     controllers = around.objects(subjects.CONTROLLERS_BUCKET)
@@ -124,14 +129,20 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
         clock,
         Timing.of(settings.member_dead_s),
         containment=containment,
-        join_token=read_join_token(settings.join_token_file),
+        admission=Admission(
+            token=read_join_token(settings.join_token_file),
+            policy=settings.spu_registration,
+            registered=registered,
+        ),
     )
     cluster = around.objects(subjects.CLUSTER_BUCKET)
     leadership = Leadership(cluster, controllers, members, clock)
     drains = Drains(cluster, clock)
+    topics = TopicContainerTable(cluster, clock)
     placements = Placements(
-        members, placed, settings.container_count, clock, containment=containment
-    )
+        members, placed, settings.container_count, clock,
+        containment=containment, topics=lambda: topics.wanted,
+    )  # fmt: skip
     replication = Replication(settings.replication, settings.isr_min)
     elections = Elections(placed, members, NatsCandidates(around.client), clock)
     balancer = Balancer(
@@ -146,15 +157,15 @@ def build_cluster(around: Surroundings, bucket_count: int) -> Cluster:
         replication=replication,
         clock=clock,
         containment=containment,
+        topics=topics,
         measure=around.observer.metrics.failed_over,
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
     buckets = _buckets(around, members, bucket_count)
-    changes = PlacementChanges(
-        placed, placements, elections, clock,
-        container_count=settings.container_count, replication=replication,
-    )  # fmt: skip
-    return Cluster(members, leadership, placements, balancer, drains, peers, buckets, changes)
+    changes = PlacementChanges(placed, placements, elections, clock, replication=replication)
+    return Cluster(
+        members, leadership, placements, balancer, drains, topics, peers, buckets, changes
+    )
 
 
 def _myself(around: Surroundings) -> ControllerRecord:

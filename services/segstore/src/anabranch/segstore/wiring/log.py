@@ -180,12 +180,13 @@ def _log_opening(report: OpenReport) -> None:
         _log.warning("set aside a file of a former owner; it can be deleted", file=orphan)
 
 
-def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
-    """The node's id: drawn at the first start and kept in the data directory.
+def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog, *, wanted: str = "") -> str:
+    """The node's id: `wanted`, or drawn, at the first start, and kept in the data directory.
 
-    Raises NodeIdMissing if the file is missing although the journal has logs. The placements of
-    these logs name the lost id, so a store under a new id would never receive its containers. Logs
-    that are bound to no store do not matter.
+    Raises InvalidSetting if the directory has another id than `wanted`. Raises NodeIdMissing if the
+    file is missing although the journal has logs. The placements of these logs name the lost id, so
+    a store under a new id would never receive its containers. Logs that are bound to no store do
+    not matter.
     """
     disk = prepare_directory(data_dir)
     if not disk.exists(NODE_ID_FILE):
@@ -194,5 +195,12 @@ def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog) -> str:
                 "the file with the node's id is missing, although the journal holds logs",
                 path=f"{disk.root}/{NODE_ID_FILE}", journal=log.journal_id,
             )  # fmt: skip
-        create_small(disk, NODE_ID_FILE, [ids.new_id()], ids.new_id())
-    return read_small(disk, NODE_ID_FILE)[0]
+        create_small(disk, NODE_ID_FILE, [wanted or ids.new_id()], ids.new_id())
+    kept = read_small(disk, NODE_ID_FILE)[0]
+    if wanted and kept != wanted:
+        raise InvalidSetting(
+            "the data directory belongs to another node id",
+            remedy=f"set ANABRANCH_SEGSTORE_NODE_ID={kept}, or choose another data directory",
+            data_dir=str(disk.root), found=kept, wanted=wanted,
+        )  # fmt: skip
+    return kept

@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from anabranch.common.contracts import subjects
+from anabranch.common.contracts.objects import SPUS_BUCKET
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Endpoint, NodeRecord
 from anabranch.common.runtime.addresses import parse_bind
@@ -20,6 +21,7 @@ from anabranch.segstore.server.tcp import Served, TcpServer
 from anabranch.segstore.shell.container.lease import NoSession
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.container.topic_storage import TopicStorage
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -39,7 +41,12 @@ from anabranch.segstore.wiring.parts import Parts, call_later
 from anabranch.segstore.wiring.replication import opened_replication
 from anabranch.segstore.wiring.settings_check import advertised, tcp_limits, throttle_limits
 from anabranch.segstore.wiring.tables import table_parts
-from anabranch.segstore.wiring.watching import journal_watch, load_reporter, watch_metrics
+from anabranch.segstore.wiring.watching import (
+    journal_watch,
+    live_reporter,
+    load_reporter,
+    watch_metrics,
+)
 
 _DOOR_RETRY_S = 1.0
 
@@ -54,6 +61,7 @@ class Process:
         self._end = asyncio.Event()
         self._failure: AnabranchError | None = None
         self._changed = asyncio.Event()
+        self._topic_storage = TopicStorage(parts.settings.topic_storage_size_bytes)
         self._containment = Containment(parts.clock, system_rng(), self._on_defect)
 
     def _on_defect(self, _found: Contained, _error: BaseException) -> None:
@@ -143,6 +151,12 @@ class Process:
             group.create_task(keep("readiness", partial(self._follow, store, door))),
             group.create_task(keep("load reports", load_reporter(parts, store).run)),
             group.create_task(
+                keep(
+                    "live reports",
+                    live_reporter(parts, store, self._topic_storage, lambda: session.id).run,
+                )
+            ),
+            group.create_task(
                 keep("watch of the journal", journal_watch(parts, throttle, store).run)
             ),
         ]
@@ -171,6 +185,7 @@ class Process:
             endpoint,
             parts.log.journal_id,
             rack=parts.settings.rack,
+            spu_group=parts.settings.spu_group,
             peer=parts.replication.endpoint if parts.replication else None,
         )
         return Announcement(
@@ -181,7 +196,12 @@ class Process:
             ids=parts.ids,
             clock=parts.clock,
             failed=self._fail,
+            is_registered=self._is_registered,
+            reported=lambda reason: parts.lifetime.set_ready("registration", not reason, reason),
         )
+
+    async def _is_registered(self) -> bool:
+        return await self._parts.objects(SPUS_BUCKET).get(self._parts.node_id) is not None
 
     async def _announce(self, announcement: Announcement) -> None:
         if self._parts.former_may_run:
@@ -195,6 +215,7 @@ class Process:
         objects = parts.objects(subjects.PLACEMENTS_BUCKET)
         placements = Placements(objects, parts.node_id)
         around = Surroundings(
+            topic_storage=self._topic_storage,
             clock=parts.clock,
             cache=cache,
             throttle=throttle,

@@ -53,7 +53,9 @@ async def _serve(
             return
         lifetime.set_ready("journal", False, "starting")
         keeps = settings.journal != "memory"
-        node_id = kept_node_id(settings.data_dir, ids, log) if keeps else ids.new_id()
+        node_id = settings.node_id or ids.new_id()
+        if keeps:
+            node_id = kept_node_id(settings.data_dir, ids, log, wanted=settings.node_id)
         storage = await open_chunk_storage(
             settings.tier2,
             ids,

@@ -1,10 +1,15 @@
-"""Reporting: the store's metrics, its loads and the state of its journal."""
+"""Reporting: the store's metrics, its loads, its partitions and the state of its journal."""
 
-from anabranch.segstore.adapters.load_publisher import LoadPublisher
+from collections.abc import Callable
+
+from anabranch.common.contracts import subjects
+from anabranch.segstore.adapters.report_publisher import ReportPublisher
 from anabranch.segstore.server.tcp import TcpServer
 from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.container.topic_storage import TopicStorage
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.node.journal_watch import JournalWatch
+from anabranch.segstore.shell.node.live import LiveReporter
 from anabranch.segstore.shell.node.load import LoadReporter
 from anabranch.segstore.shell.node.store import Store
 from anabranch.segstore.wiring.parts import Parts
@@ -14,13 +19,26 @@ from anabranch.segstore.wiring.settings_check import throttle_limits
 def load_reporter(parts: Parts, store: Store) -> LoadReporter:
     return LoadReporter(
         store,
-        LoadPublisher(parts.client, parts.node_id),
+        ReportPublisher(parts.client, subjects.load_report(parts.node_id)),
         node_id=parts.node_id,
         session=parts.session,
         period_s=parts.settings.load_period_s,
         busy_s=parts.settings.load_busy_s,
         clock=parts.clock,
         metrics=parts.metrics,
+    )
+
+
+def live_reporter(
+    parts: Parts, store: Store, storage: TopicStorage, session: Callable[[], str]
+) -> LiveReporter:
+    return LiveReporter(
+        store,
+        ReportPublisher(parts.client, subjects.live_report(parts.node_id)),
+        storage,
+        node_id=parts.node_id,
+        session=session,
+        clock=parts.clock,
     )
 
 

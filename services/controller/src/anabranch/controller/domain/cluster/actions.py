@@ -1,4 +1,4 @@
-"""What controllers of objects ask their dispatchers to do: changes of stored objects, as values. Pure.
+"""Changes of stored objects, as controllers ask their dispatchers for them. Pure values.
 
 Each action names the object as the decision saw it. It is performed only if the stored object still
 has that revision, and a reducer returns at most one action per object; so the result of an action

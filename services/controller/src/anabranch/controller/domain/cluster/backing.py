@@ -1,7 +1,7 @@
 """The backing streams of topics, as the mirror knows them, and the commands to them. Pure values.
 
 The shell turns a command into `CreateStream`, `ScaleStream`, `SealStream` or `DeleteStream`, with a
-command id that follows from the incarnation and from what the command does, so that a repeated
+command id that follows from the incarnation and the effect of the command, so that a repeated
 command has one effect.
 """
 
@@ -24,7 +24,7 @@ class BackingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """A backing stream. `partitions`: how many partitions it has; the rest segment is not counted."""
+    """A backing stream. `partitions`: how many partitions it has, without the rest segment."""
 
     state: BackingState = BackingState.ABSENT
     partitions: int = 0

@@ -1,6 +1,6 @@
 """Containers as clients and operators see them: where one is served, and its description. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from anabranch.common.contracts.queries import ContainerDescription
@@ -40,20 +40,20 @@ def serving(
 
 
 def describe(
-    container_count: int,
+    containers: Iterable[int],
     placements: Mapping[int, Placement],
     nodes: Mapping[str, NodeRecord],
     down_since: Mapping[str, int],
     leased: Collection[str] = (),
 ) -> tuple[ContainerDescription, ...]:
-    """Every container of the cluster, by number.
+    """These containers, in the given order.
 
     `down_since`: of dead stores, Unix ms. `leased`: the stores whose last beat is younger than
     their lease.
     """
     return tuple(
         describe_one(container, placements.get(container), nodes, down_since, leased)
-        for container in range(container_count)
+        for container in containers
     )
 
 

@@ -37,12 +37,14 @@ class StoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a controller knows when it explains. `refused`: stores without the join token."""
+    """What a controller knows when it explains. `refused`: stores without the join token.
+    `unregistered`: stores that are no registered SPUs."""
 
     stores: Mapping[str, StoreFacts]
     plan: Sequence[Action] = ()
     hold: Hold | None = None
     refused: frozenset[str] = frozenset()
+    unregistered: frozenset[str] = frozenset()
     leased: frozenset[str] = frozenset()
     """The stores whose last beat is younger than their lease."""
     moving: Sequence[int] = ()
@@ -83,6 +85,8 @@ def _placed(container: int, found: Placement, now: Situation) -> Iterator[str]:
         yield from of_replicas.electing(found, now.views)
         return
     owner = now.stores.get(found.owner)
+    if found.owner in now.unregistered:
+        yield _unregistered(found.owner)
     if owner is None:
         yield from _unknown_owner(container, found, now)
     elif owner.view.live:
@@ -106,6 +110,13 @@ def _waits_for_operator(container: int, found: Placement) -> Iterator[str]:
             f"The container is offline at {found.owner}{_because(found)}. No store tries again "
             f"before you run {enable}."
         )
+
+
+def _unregistered(store: str) -> str:
+    return (
+        f"The controllers refuse {store}, because no SPU with its node id is registered. Register "
+        f"it again: `anabranch spu register --name {store} --id ID`."
+    )
 
 
 def _unknown_owner(container: int, found: Placement, now: Situation) -> Iterator[str]:
@@ -193,6 +204,8 @@ def _shared_on_dead_store(
     view = owner.view
     if view.over:
         yield f"The session of {found.owner} is over."
+    elif found.owner in now.unregistered:
+        yield f"The leader ends its session; {owner.dead_after_s:.1f} s after that it is over."
     elif view.stopped:
         yield (
             f"{found.owner} has shut down. Its session is over {owner.dead_after_s:.1f} s after "

@@ -176,7 +176,7 @@ class Liveness:
     def __init__(self, me: Member, session: str, timing: Timing, now: Moment) -> None:
         self._me = me
         self._session = session
-        self._timing = timing
+        self.timing = timing
         self._known: dict[Member, Standing] = {}
         self._mine_seen_s: float | None = None
         self._counted: dict[Kind, set[Member]] = {kind: set() for kind in Kind}
@@ -196,7 +196,7 @@ class Liveness:
     def blind(self, now: Moment) -> bool:
         """Whether the observer does not see its own beats."""
         seen_s = self._mine_seen_s
-        return seen_s is None or now.s - seen_s > self._timing.blind_s
+        return seen_s is None or now.s - seen_s > self.timing.blind_s
 
     def unseen_s(self, now: Moment) -> float:
         """The time since the observer saw its own beat; 0 before the first."""
@@ -216,7 +216,7 @@ class Liveness:
     def dead_after_s(self, member: Member) -> float:
         """The silence after which this member is dead."""
         found = self._known.get(member)
-        return self._timing.dead_after_s(found.seen.lease_s if found is not None else 0.0)
+        return self.timing.dead_after_s(found.seen.lease_s if found is not None else 0.0)
 
     def session_over(self, member: Member, now: Moment) -> bool:
         """Whether the member's session is over for good, so that it relies on it no more.
@@ -309,7 +309,7 @@ class Liveness:
             for m, found in asked.items()
             if found.vanished_s is not None
             and (
-                now.s - found.vanished_s <= self._timing.dead_after_s(found.seen.lease_s)
+                now.s - found.vanished_s <= self.timing.dead_after_s(found.seen.lease_s)
                 or m in self._counted[kind]
             )
         }
@@ -324,10 +324,10 @@ class Liveness:
 
     def _late(self, found: Standing, now: Moment) -> bool:
         silent_s = now.s - found.changed_s
-        return found.live and silent_s > self._timing.dead_after_s(found.seen.lease_s)
+        return found.live and silent_s > self.timing.dead_after_s(found.seen.lease_s)
 
     def _is_suspicious(self, found: Standing, now: Moment) -> bool:
-        return now.s - found.changed_s > self._timing.suspicious_s(found.seen.lease_s)
+        return now.s - found.changed_s > self.timing.suspicious_s(found.seen.lease_s)
 
     def _give_time(self, now: Moment) -> None:
         """Give every member that is not dead a full period, as if it had just changed."""

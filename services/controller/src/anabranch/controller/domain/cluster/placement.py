@@ -27,6 +27,8 @@ one. The possible actions depend on the data that the container's store holds:
       store
     disabled or offline                   → nothing: it waits for an operator
     pinned                                → Create, Retarget, FailOver, Elect, and draining only
+    it is a topic's                       → the same, but Create only as assigned, Retarget only
+                                            within that, and never a Move to balance
 
 A drained store receives nothing. While the controller holds, it only creates placements. A
 container with a replicated log moves to stores with in-sync copies only.
@@ -40,6 +42,7 @@ them; if it was moving, it goes to its target.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from anabranch.common.model.cluster import (
     REPLICATED,
@@ -70,22 +73,32 @@ from anabranch.controller.domain.cluster.replica_lists import (
     may_replicate,
     next_step,
 )
+from anabranch.controller.domain.cluster.topic_placement import (
+    assigned,
+    assigned_followers,
+    is_of_topic,
+    topic_containers,
+    was_served,
+)
 
 DIFFERENCE_MAX = 1
 FAILURES_PER_STORE = 2
 """How often a container with a shared log fails on a store before it is offered to another one."""
+_NO_TOPICS: Mapping[int, Sequence[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class _World:
     """What a plan is decided upon. `load`: the containers of each store that may receive some;
-    `followed`: the containers that each store follows. Both grow with the plan."""
+    `followed`: the containers that each store follows. Both grow with the plan, and count
+    containers of topics, or the others. `wanted`: the stores of each container of a topic."""
 
     placements: Mapping[int, Placement]
     stores: Mapping[str, StoreView]
     replication: Replication
     load: dict[str, int]
     followed: dict[str, int]
+    wanted: Mapping[int, Sequence[str]]
 
     def first_stores(self) -> list[str]:
         """The stores that may begin a log: with replicated logs, only if there are enough."""
@@ -101,29 +114,48 @@ def assign(
     settled: bool = True,
     held: bool = False,
     replication: Replication = Replication(),  # noqa: B008  # frozen
+    wanted: Mapping[int, Sequence[str]] = _NO_TOPICS,
 ) -> list[Action]:
     """The actions that are due: sessions to end, then containers in order.
 
     `settled`: whether containers may be moved to balance the stores. `held`: whether the controller
-    holds, so that it only creates placements.
+    holds, so that it only creates placements. `wanted`: the stores of each container of a topic, as
+    assigned, leader first; these containers come after the others, and nothing balances them.
     """
-    followed = dict(count_followers(placements.values()))
-    world = _World(placements, stores, replication, _load(placements, stores), followed)
+    world, of_topics = (
+        _world(placements, stores, replication, wanted, of_topics=kind) for kind in (False, True)
+    )
+    topics = topic_containers(placements, wanted)
     urgent: list[Action] = []
     if not held:
         urgent += [EndSession(store) for store in _to_end(placements, stores)]
-    for container in containers:
-        action = _urgent(container, world, held=held)
-        if action is not None:
-            urgent.append(action)
+    for group, numbers in ((world, containers), (of_topics, topics)):
+        for container in numbers:
+            action = _urgent(container, group, held=held)
+            if action is not None:
+                urgent.append(action)
     # An election without an answer may take long, and moves nothing.
     first = any(not isinstance(action, Elect | SetReplicas) for action in urgent)
     if first or held or any(_is_moving(found, stores) for found in placements.values()):
         return urgent
-    later = _drain(containers, world)
+    later = _drain(containers, world) or _drain(topics, of_topics)
     if not later and settled:
         later = _balance(containers, world)
     return [*urgent, *later]
+
+
+def _world(
+    placements: Mapping[int, Placement],
+    stores: Mapping[str, StoreView],
+    replication: Replication,
+    wanted: Mapping[int, Sequence[str]],
+    *,
+    of_topics: bool,
+) -> _World:
+    """The world of the containers of topics, or of the others: each kind is counted by itself."""
+    counted = {n: found for n, found in placements.items() if is_of_topic(n) is of_topics}
+    followed = dict(count_followers(counted.values()))
+    return _World(placements, stores, replication, _load(counted, stores), followed, wanted)
 
 
 def shares_log(found: Placement, view: StoreView) -> bool:
@@ -146,11 +178,16 @@ def _urgent(container: int, world: _World, *, held: bool) -> Action | None:
         return _fail_over(found, world)
     if _has_lost_target(found, stores):
         return Move(container, found.owner)
-    follow = first_followers(found, stores, world.followed, world.replication)
+    if is_of_topic(container):
+        follow = assigned_followers(found, world.wanted, stores, world.replication)
+    else:
+        follow = first_followers(found, stores, world.followed, world.replication)
     return follow or next_step(found, world.replication)
 
 
 def _create(container: int, world: _World) -> Create | None:
+    if is_of_topic(container):
+        return assigned(container, world.wanted[container], world.stores, world.replication)
     store = _least_loaded(world.first_stores(), world.load)
     followers = _followers(store, world) if store else None
     if followers is None:
@@ -160,8 +197,11 @@ def _create(container: int, world: _World) -> Create | None:
 
 
 def _retarget(found: Placement, world: _World) -> Retarget | None:
-    """To another of its replicas, if it has any; otherwise like a first placement."""
+    """To another of its replicas, if it has any; otherwise like a first placement, except that a
+    container of a topic stays where it was assigned."""
     able = [name for name in found.replicas if name in world.load]
+    if not able and is_of_topic(found.container):
+        return None  # it opens when one of the stores that it was assigned to comes
     store = _least_loaded(able or world.first_stores(), world.load)
     if not store:
         return None
@@ -307,6 +347,8 @@ def _is_moving(found: Placement, stores: Mapping[str, StoreView]) -> bool:
     """Whether it leaves its store, or was released and is not open yet."""
     if not _is_live(found.owner, stores):
         return False
+    if is_of_topic(found.container) and not was_served(found):
+        return False  # a new topic holds up nothing
     released = not found.log_id or is_replicated(found)
     return bool(found.target) or (released and found.state is PlacementState.ASSIGNED)
 

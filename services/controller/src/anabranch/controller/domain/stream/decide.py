@@ -20,6 +20,7 @@ from anabranch.common.contracts.reader_groups import (
 )
 from anabranch.common.errors import (
     Busy,
+    InvalidRequest,
     NotFound,
     ScopeNotFound,
     StreamExists,
@@ -29,6 +30,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import (
+    StreamName,
     any_stream_name,
     refuse_dots,
     scope_name,
@@ -36,9 +38,17 @@ from anabranch.common.model.names import (
     stream_name,
 )
 from anabranch.common.model.reader_group import STATE_STREAM_PREFIX
-from anabranch.common.model.stream import StreamState
+from anabranch.common.model.stream import StreamConfig, StreamState
+from anabranch.common.model.topics import is_backing
 from anabranch.controller.domain import operations
-from anabranch.controller.domain.stream import causes, cuts, intents, scaling, subscribers
+from anabranch.controller.domain.stream import (
+    backing,
+    causes,
+    cuts,
+    intents,
+    scaling,
+    subscribers,
+)
 from anabranch.controller.domain.stream.causes import EpochCause
 from anabranch.controller.domain.stream.events import (
     PlannedSegment,
@@ -140,22 +150,11 @@ def _require_live(
 
 
 def _create(stream: Stream, command: CreateStream, at: Circumstances) -> Sequence[StreamEvent]:
-    is_state = command.stream.startswith(STATE_STREAM_PREFIX)
-    scope, known = scope_name(command.scope), any_stream_name if is_state else stream_name
-    name = known(command.stream)
-    refuse_dots(name)
-    config = command.configured()
+    scope, name, config = scope_name(command.scope), _new_name(command), command.configured()
     if at.open_scope_incarnation is None:
         raise absent(command, None)
     if stream.is_live:
         return _create_again(stream, command)
-    first = stream.highest_number + 1
-    segments = tuple(
-        PlannedSegment(
-            segment_id=segment_id(0, first + index), key_start=keys.start, key_end=keys.end
-        )
-        for index, keys in enumerate(even_ranges(config.scaling.min_segments))
-    )
     return (
         StreamCreating(
             command_id=command.command_id,
@@ -164,15 +163,43 @@ def _create(stream: Stream, command: CreateStream, at: Circumstances) -> Sequenc
             stream=name,
             incarnation=stream.incarnation + 1,
             scope_incarnation=at.open_scope_incarnation,
-            segments=segments,
+            segments=_first_segments(stream, command, config),
             config=config,
             at_ms=at.now_ms,
         ),
     )
 
 
+def _new_name(command: CreateStream) -> StreamName:
+    """The name of the new stream. Raises InvalidName, InvalidRequest."""
+    if command.containers is not None:
+        return backing.backing_name(command)
+    is_state = command.stream.startswith(STATE_STREAM_PREFIX)
+    name = any_stream_name(command.stream) if is_state else stream_name(command.stream)
+    refuse_dots(name)
+    return name
+
+
+def _first_segments(
+    stream: Stream, command: CreateStream, config: StreamConfig
+) -> tuple[PlannedSegment, ...]:
+    if command.containers is not None:
+        return backing.first_segments(stream.highest_number, command.containers)
+    first = stream.highest_number + 1
+    return tuple(
+        PlannedSegment(
+            segment_id=segment_id(0, first + index), key_start=keys.start, key_end=keys.end
+        )
+        for index, keys in enumerate(even_ranges(config.scaling.min_segments))
+    )
+
+
 def _create_again(stream: Stream, command: CreateStream) -> Sequence[StreamEvent]:
-    if stream.status is StreamState.CREATING and stream.config == command.configured():
+    is_same = stream.config == command.configured() and (
+        command.containers is None
+        or backing.containers_of(stream.segments[:-1]) == command.containers
+    )
+    if stream.status is StreamState.CREATING and is_same:
         return (_join(command, IntentKind.CREATE),)
     if stream.status in (StreamState.CREATING, StreamState.DELETING):
         raise _busy(stream)
@@ -185,7 +212,14 @@ def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequenc
     """If the policy requires another number of segments than there will be, scale to it.
 
     The update joins a pending scale that leads to the right number; it waits for any other one.
+    The stream of a topic is not updated: the topic's own settings count.
     """
+    if is_backing(command.stream):
+        raise InvalidRequest(
+            "the stream of a topic has no configuration of its own",
+            remedy="change the topic instead",
+            stream=str(stream.ref),
+        )
     _require_writable(stream)
     waiting = intents.find(stream.intents, IntentKind.UPDATE)
     if waiting is not None:
@@ -227,7 +261,18 @@ def _scale(stream: Stream, command: ScaleStream, at: Circumstances) -> Sequence[
         raise _busy(stream)
     if intents.find(stream.intents, IntentKind.UPDATE):
         raise _busy(stream)
-    return (_scaling(command, scaling.planned(stream, command), at),)
+    return (_scaling(command, _planned_scale(stream, command), at),)
+
+
+def _planned_scale(stream: Stream, command: ScaleStream) -> scaling.Scale:
+    """The scale that the command requests. Raises ScaleRefused, InvalidRanges, InvalidRequest."""
+    if is_backing(command.stream):
+        epoch, highest = stream.stream_epoch, stream.highest_number
+        created = backing.grown(stream.segments, epoch, highest, command)
+        return scaling.Scale(epoch + 1, command.seal, created)
+    if command.containers is not None:
+        raise InvalidRequest("only the stream of a topic has containers", stream=str(stream.ref))
+    return scaling.planned(stream, command)
 
 
 def _scaling(

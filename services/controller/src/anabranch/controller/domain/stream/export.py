@@ -3,14 +3,15 @@
 A stream's *shape* is the part that its readers need: incarnation, state, stream epoch and segments.
 A message that only notes a command leaves the shape unchanged, and needs no export. Exported are
 the states that a reader can use: not CREATING, when nothing can be read yet, and not DELETING, when
-the last export is still the best answer.
+the last export is still the best answer. Internal streams are not exported, except those of topics.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from anabranch.common.model.names import StreamRef
+from anabranch.common.model.names import StreamRef, is_internal
 from anabranch.common.model.stream import StreamState
+from anabranch.common.model.topics import is_backing
 from anabranch.common.tier2.streams import EarlierSegment, ExportedEpoch, ExportedStream
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.state import Stream
@@ -27,6 +28,11 @@ class ShapedStream(NamedTuple):
 
     stream: Stream
     revision: int
+
+
+def is_exported(stream: StreamRef) -> bool:
+    """Whether readers of tier 2 may read the stream: a stream of a user, or of a topic."""
+    return not is_internal(stream.stream) or is_backing(stream.stream)
 
 
 def has_same_shape(before: Stream, after: Stream) -> bool:

@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.names import epoch_of, number_of
 from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.common.model.topics import is_backing
 from anabranch.controller.domain import operations
-from anabranch.controller.domain.stream import intents
+from anabranch.controller.domain.stream import backing, intents
 from anabranch.controller.domain.stream.events import StreamEvent
 from anabranch.controller.domain.stream.evolve import evolve
 from anabranch.controller.domain.stream.history import EpochRecord
@@ -48,6 +49,7 @@ def check(before: Stream, after: Stream) -> None:
     _check_numbers(before, after, is_new=is_new)
     if after.is_live:
         _check_cover(after.segments)
+        _check_topic(before, after, is_new=is_new)
         _check_history(after)
         _check_operations(after)
     if after.status is StreamState.ACTIVE:
@@ -94,6 +96,17 @@ def _check_cover(segments: tuple[SegmentRange, ...]) -> None:
     assert segments[-1].keys.end == 1.0, "STREAM-4: the key space is covered to its end"
     for left, right in itertools.pairwise(segments):
         assert left.keys.end == right.keys.start, "STREAM-4: ranges touch and do not overlap"
+
+
+def _check_topic(before: Stream, after: Stream, *, is_new: bool) -> None:
+    if after.ref is None or not is_backing(after.ref.stream):
+        return
+    assert backing.is_shaped(after.segments), "STREAM-26: a topic's partitions come before the rest"
+    if is_new:
+        return
+    partitions = before.segments[:-1]
+    kept = after.segments[: len(partitions)]
+    assert kept == partitions, "STREAM-26: a partition keeps its segment, and so its container"
 
 
 def _check_intents(after: Stream) -> None:

@@ -13,7 +13,7 @@ from anabranch.common.errors import InvalidRanges, ScaleRefused
 from anabranch.common.model.key_range import even_ranges
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, ScalingType, StreamConfig
-from anabranch.controller.domain.stream import intents
+from anabranch.controller.domain.stream import backing, intents
 from anabranch.controller.domain.stream.events import PlannedSegment
 from anabranch.controller.domain.stream.intents import IntentKind, ScalePlan
 from anabranch.controller.domain.stream.state import Stream
@@ -101,6 +101,8 @@ def evened(stream: Stream, config: StreamConfig) -> Scale:
 def is_same(plan: ScalePlan, command: ScaleStream) -> bool:
     """Whether the command wants exactly the pending scale."""
     ranges = [(new.key_start, new.key_end) for new in command.new_ranges]
+    if command.containers not in (None, backing.containers_of(plan.created)):
+        return False
     return sorted(plan.sealed) == sorted(command.seal) and ranges == [
         (segment.keys.start, segment.keys.end) for segment in plan.created
     ]

@@ -17,7 +17,6 @@ from anabranch.common.contracts.queries import (
     StoreDrained,
     UndrainStore,
 )
-from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.cluster import (
     JETSTREAM,
     REPLICATED,
@@ -31,6 +30,7 @@ from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placements import Placements
 from anabranch.controller.domain.cluster.descriptions import JOURNAL
 from anabranch.controller.domain.cluster.explaining import Situation, StoreFacts, explain
+from anabranch.controller.domain.cluster.joining import Refusal
 from anabranch.controller.domain.cluster.liveness import Kind, Member
 from anabranch.controller.domain.cluster.replica_lists import followers
 
@@ -80,9 +80,10 @@ class ClusterDesk:
             )
             for name, found in self.members.standings(Kind.STORE)
         }
-        for name, node in self.members.refused.items():
-            store = _store(node, placed[name], draining=name in drained)
-            described[name] = store.model_copy(update={"live": False, "refused": True})
+        for name, found in self.members.admission.outsiders.items():
+            store = _store(found.record, placed[name], draining=name in drained)
+            told = {"live": False, "refused": True, "refusal": found.why.value}
+            described[name] = store.model_copy(update=told)
         return tuple(node for _, node in sorted(described.items()))
 
     async def drain(self, change: DrainChange) -> StoreDrained:
@@ -101,11 +102,8 @@ class ClusterDesk:
 
     def explain(self, query: ExplainContainer) -> ContainerExplained:
         """Why the container does not serve. Raises InvalidRequest, Unavailable."""
-        listed = self.placements.list_containers()
-        if not 0 <= query.container < len(listed):
-            raise InvalidRequest(
-                f"containers are numbered 0 to {len(listed) - 1}", container=query.container
-            )
+        listed = {found.container: found for found in self.placements.list_containers()}
+        self.placements.check_number(query.container)
         placements = self.placements.placements
         reasons = explain(query.container, placements.get(query.container), self._situation())
         return ContainerExplained(container=listed[query.container], reasons=reasons)
@@ -119,7 +117,8 @@ class ClusterDesk:
             },
             plan=self.balancer.plan(placements),
             hold=members.hold,
-            refused=frozenset(members.refused),
+            refused=frozenset(members.admission.of(Refusal.NO_TOKEN)),
+            unregistered=frozenset(members.admission.of(Refusal.UNREGISTERED)),
             leased=members.leased,
             moving=[number for number, found in sorted(placements.items()) if found.target],
         )

@@ -29,6 +29,7 @@ from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.handlers.desk.cluster import ClusterDesk
 from anabranch.controller.handlers.desk.kept_answers import KeptAnswers
 from anabranch.controller.handlers.desk.parked import ParkedDesk
+from anabranch.controller.handlers.desk.topics import TopicDesk
 from anabranch.controller.handlers.desk.transactions import TransactionDesk
 from anabranch.controller.ports import AskPeers, WriterTimes
 from anabranch.controller.projections.mirror import Mirror
@@ -71,7 +72,7 @@ class QueryDesk:
     Operations:
         `progress()`: the steps that this controller, `controller_id`, works on; `ask_peers`: sends
         a query to all other controllers; `parked`*: work that a defect stopped; `cluster`*: members
-        and holds.
+        and holds; `topics`*: SPUs, SPU groups, topics and partitions.
     `now_ms()` is the time by the event store's clock, or by this machine's while that is unknown.
     `observer` collects metrics and traces.
     """
@@ -95,6 +96,7 @@ class QueryDesk:
     ask_peers: AskPeers
     parked: ParkedDesk
     cluster: ClusterDesk
+    topics: TopicDesk
     now_ms: Callable[[], int]
     observer: Observer
 

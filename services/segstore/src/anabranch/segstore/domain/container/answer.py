@@ -156,9 +156,7 @@ def answer_append_once(state: SegmentMap, request: AppendOnce, around: Circumsta
     length, event_count = known.length, -1
     if not isinstance(decision, Duplicate):
         length, event_count = length + len(payload), known.event_count + decision.event_count
-    message = Appended(
-        session=0, last_event_number=last, length=length, event_count=event_count
-    )
+    message = Appended(session=0, last_event_number=last, length=length, event_count=event_count)
     return Answer(decision, message)
 
 

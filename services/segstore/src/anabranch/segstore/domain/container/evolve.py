@@ -50,13 +50,8 @@ def evolve(known: Known, sequence: int, operation: Operation) -> SegmentState | 
             highest = stamp if known is None else max(stamp, known.stamp)
             merged = known.merged if isinstance(known, Tombstone) else None
             return Tombstone(segment, highest, sequence, time_ms, merged)
-        case TruncateOperation(segment, stamp, _, offset, event_count):
-            if not isinstance(known, SegmentState) or not known.start <= offset <= known.length:
-                raise _impossible("truncates a segment where it cannot", sequence, segment)
-            if offset == known.start and event_count < 0:
-                event_count = known.start_event_count
-            stamp = max(stamp, known.stamp)
-            return replace(known, stamp=stamp, start=offset, start_event_count=event_count)
+        case TruncateOperation():
+            return _evolve_truncated(known, sequence, operation)
         case AttributesOperation(segment, stamp, _, _, _, changes):
             if not isinstance(known, SegmentState):
                 raise _impossible("changes a segment that does not exist", sequence, segment)
@@ -88,6 +83,16 @@ def _evolve_append(known: Known, operation: AppendOperation) -> SegmentState:
         known.length + len(operation.payload), known.event_count + operation.event_count, False,
         operation.time_ms, attributes, known.kind, known.start_event_count,
     )  # fmt: skip
+
+
+def _evolve_truncated(known: Known, sequence: int, operation: TruncateOperation) -> SegmentState:
+    offset, event_count = operation.offset, operation.event_count
+    if not isinstance(known, SegmentState) or not known.start <= offset <= known.length:
+        raise _impossible("truncates a segment where it cannot", sequence, operation.segment)
+    if offset == known.start and event_count < 0:
+        event_count = known.start_event_count
+    stamp = max(operation.stamp, known.stamp)
+    return replace(known, stamp=stamp, start=offset, start_event_count=event_count)
 
 
 def _evolve_target(known: Known, sequence: int, operation: MergeOperation) -> SegmentState:

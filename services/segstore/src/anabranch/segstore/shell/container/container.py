@@ -13,8 +13,8 @@ appears, the container ends: every waiting request fails, and nothing more is ac
 from collections.abc import Callable, Iterable
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
+from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
 from anabranch.common.runtime.tracing import end_failed, mark_failed
-from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
     Append,
     AppendSetup,
@@ -45,6 +45,7 @@ from anabranch.segstore.domain.container.operations import (
     Operation,
 )
 from anabranch.segstore.domain.container.transient import end_transient
+from anabranch.segstore.domain.load.partitions import Partitions
 from anabranch.segstore.domain.load.traffic import Traffic
 from anabranch.segstore.ports import (
     ContainerLog,
@@ -61,6 +62,7 @@ from anabranch.segstore.shell.container.operation_queue import OperationQueue, P
 from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.container.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.container.surroundings import Surroundings
+from anabranch.segstore.shell.container.topic_storage import NO_LIMIT
 from anabranch.segstore.shell.container.tracing import HeldSpans
 from anabranch.segstore.shell.memory.resident_segments import ResidentSegments
 from anabranch.segstore.shell.memory.tail import TailWaiters
@@ -93,6 +95,10 @@ class Container:
         """Gets the numbers of the segments that a frame changed, and of deleted table segments."""
         self.metrics = around.metrics
         self.traffic = Traffic()
+        is_of_topics = container >= TOPIC_CONTAINER_MIN
+        self.partitions = Partitions() if is_of_topics else None
+        """None in a container of streams."""
+        self._storage = around.topic_storage if is_of_topics else NO_LIMIT
         self._around = around
         self._lease = lease
         self._throttle = around.throttle
@@ -101,7 +107,7 @@ class Container:
         self._queue = OperationQueue()
         self._spans = HeldSpans(around.tracing, container)
         self._gate = ReplyGate(around.throttle)
-        self._sessions = LiveSessions()
+        self.sessions = LiveSessions()
         self.tails = TailWaiters(around.call_later)
         self._log: ContainerLog | None = None
         self._phase = Phase.OPENING
@@ -184,7 +190,7 @@ class Container:
             container=self.container,
             reason=error.code,
         )
-        self._sessions.end_all()
+        self.sessions.end_all()
         self._gate.fail(told)
         self._spans.fail(error)
         self._throttle.forget_pending(self._queue.clear())
@@ -214,27 +220,13 @@ class Container:
 
         self.loading.first(names, use, refuse, size)
 
-    def users(self) -> Callable[[str], bool]:
-        """A function that returns whether a name is in use at this moment, and must stay
-        resident."""
-        queued = self._queue.segments(self._pending.names)
-
-        def uses(name: str) -> bool:
-            known = self.applied.state.segments.get(name)
-            return (
-                name in queued
-                or name in self._pending.transients
-                or self._sessions.any_on(name)
-                or (isinstance(known, SegmentState) and self.tails.watches(known.number))
-                or self.residency.is_pinned(name)
-                or self.loading.waits_for(name)
-            )
-
-        return uses
+    def queued(self) -> frozenset[str]:
+        """The names of the segments that waiting operations are about."""
+        return self._queue.segments(self._pending.names)
 
     def forget_writers(self, name: str, now_ms: int) -> None:
         """Forget the expired writer marks in a segment, except those of writers with a session."""
-        self.segments.forget_writers(name, now_ms, self._sessions.is_live)
+        self.segments.forget_writers(name, now_ms, self.sessions.is_live)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -286,6 +278,8 @@ class Container:
         if isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
         elif not isinstance(decision, NoChange):
+            if self._storage.full and isinstance(decision, AppendOperation):
+                raise self._storage.refusal(self.container)
             self._enqueue(decision, self._admission.admit)
             if isinstance(decision, AppendOperation):
                 self.metrics.appends += 1
@@ -346,7 +340,7 @@ class Container:
         session = AppendSession(
             request.session, request.segment, state.number, request.writer_id, send
         )
-        self._sessions.begin(session)
+        self.sessions.begin(session)
         last = self._pending.last_event_number(state.number, request.writer_id)
         reply = AppendSetup(session=request.session, last_event_number=last, sealed=state.sealed)
         self._answer(reply, request_id, send)
@@ -371,7 +365,7 @@ class Container:
             length, event_count = self._append(session, request, payload)
         except AnabranchError as error:
             self.metrics.refuse(error.code)
-            self._sessions.end(session)
+            self.sessions.end(session)
             self._answer(failed(error, session.session), request_id, session.send)
             if span is not None:
                 end_failed(span, error)
@@ -384,8 +378,7 @@ class Container:
             self._spans.hold(self._pending.sequence, span)
 
     def _append(self, session: AppendSession, request: Append, payload: bytes) -> tuple[int, int]:
-        """Returns the segment's length and event count after the append; -1 for the count if the
-        append is a repetition."""
+        """Returns the segment's length and event count after the append; -1 if it is a repeat."""
         if not session.alive:
             raise SessionEnded("the append session has ended", segment=session.segment)
         state = self._pending.living(session.number)
@@ -401,7 +394,7 @@ class Container:
 
     def end_session(self, session: AppendSession) -> None:
         """End the session, because its connection is gone."""
-        self._sessions.end(session)
+        self.sessions.end(session)
 
     def _enqueue(self, operation: Operation, admit: Callable[[int], None]) -> None:
         """Give the operation its sequence number and queue it, unless `admit` raises."""
@@ -441,6 +434,8 @@ class Container:
         for number in touched:
             self.tails.wake(number)
         self.traffic.add((item.operation for item in items), self.applied.state.living)
+        if self.partitions is not None:
+            self.partitions.touch(touched)
         if self.applied.state.tables or self.applied.gone_tables:
             self.on_tables(touched, self.applied.take_gone_tables())
         self.on_applied()

@@ -1,12 +1,13 @@
 """The objects that the store gives each of its containers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.common.runtime.clock import Clock
 from anabranch.segstore.shell.container.lease import Session
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 from anabranch.segstore.shell.container.pauses import BackOff
 from anabranch.segstore.shell.container.throttle import Throttle
+from anabranch.segstore.shell.container.topic_storage import TopicStorage
 from anabranch.segstore.shell.container.tracing import StoreTracing
 from anabranch.segstore.shell.memory.cache import Cache
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -26,3 +27,4 @@ class Surroundings:
     tracing: StoreTracing | None
     residency: ResidencyLimits
     session: Session
+    topic_storage: TopicStorage = field(default_factory=TopicStorage)

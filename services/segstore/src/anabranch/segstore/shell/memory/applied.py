@@ -9,6 +9,7 @@ describes it exactly.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
+from anabranch.common.model.topics import TOPIC_MARK
 from anabranch.common.tier2.state import (
     SegmentState,
     TieredExtent,
@@ -88,9 +89,11 @@ class Applied:
                 payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
                 self.index.add_append(operation, address, payload_at)
                 self._changes.writers.add((operation.number, operation.writer_id))
-            case CreateOperation():
+            case CreateOperation(segment):
                 self.index.open_segment(sequence)
                 self._changes.numbers.add(sequence)
+                if TOPIC_MARK in segment:
+                    self._touched.add(sequence)
             case DeleteOperation(segment):
                 self._changes.names.add(segment)
                 self._remove(before, is_table)

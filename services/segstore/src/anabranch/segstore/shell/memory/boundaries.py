@@ -69,7 +69,7 @@ def boundary_at_time(
     """
     segment = index.get(known.number)
     assert segment is not None
-    in_pieces, unknown = segment.older_than(time_ms)
+    in_pieces, unknown = segment.layout.older_than(time_ms)
     if tiered is None:
         return TimesInTierTwo(known.number, unknown, time_ms) if unknown else in_pieces
     if tiered.asked.number != known.number or not set(unknown) <= set(tiered.asked.extents):

@@ -47,7 +47,7 @@ def events_before(
     after = _events_waiting(known.number, boundary, waiting)
     segment = index.get(known.number)
     if segment is not None and boundary < segment.length:
-        in_pieces = segment.events_from(boundary)
+        in_pieces = segment.layout.events_from(boundary)
         after = -1 if -1 in (after, in_pieces) else after + in_pieces
     return -1 if after < 0 else known.event_count - after
 
@@ -77,16 +77,17 @@ def boundary_at_event(
         raise evicted(known.name, event_index, known.start_event_count)
     segment = index.get(known.number)
     assert segment is not None
-    reached, extents, gaps = segment.tiered_stretches()
-    in_pieces = segment.events_from(reached)
+    layout = segment.layout
+    reached, gaps = layout.tiered_stretches()
+    in_pieces = layout.events_from(reached)
     assert in_pieces >= 0
     event_count = known.event_count - in_pieces
     if event_index >= event_count:
-        found = segment.boundary_of_event(reached, event_index - event_count)
+        found = layout.boundary_of_event(reached, event_index - event_count)
         return _not_before_start(known, EventBoundary(found[0], event_count + found[1]))
     if tiered is None:
         return EventsInTierTwo(
-            known.number, event_index, extents, gaps, event_count,
+            known.number, event_index, tuple(layout.extents), gaps, event_count,
             known.start, known.start_event_count,
         )  # fmt: skip
     if (tiered.asked.number, tiered.asked.event_index) != (known.number, event_index):
@@ -111,5 +112,5 @@ def evicted(segment: str, event_index: int, next_available: int) -> RecordEvicte
     """The refusal of a search for an event that a truncation has removed."""
     return RecordEvicted(
         "the record is no longer kept",
-        segment=segment, record=event_index, next_available=next_available,
+        segment=segment, offset=event_index, next_available=next_available,
     )  # fmt: skip

@@ -23,6 +23,7 @@ from anabranch.segstore.domain.container.state import AppendMark, UntieredRun
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.granule import Bytes
+from anabranch.segstore.shell.memory.layout import Layout
 from anabranch.segstore.shell.memory.segment_contents import Contents, FlushUnderWay
 
 ReadFrame = Callable[[LogAddress], bytes]
@@ -320,69 +321,13 @@ class SegmentIndex:
         at = bisect_right(self._ends, offset, first, first + piece.count)
         return self._ends[at - 1] if at > first else piece.start
 
-    def older_than(self, time_ms: int) -> tuple[int, tuple[TieredExtent, ...]]:
-        """(the boundary before the first append in the pieces that is not older, the extents before
-        it whose appends are in no piece). The boundary is the segment's end if all are older."""
-        unknown: list[TieredExtent] = []
-        reached = self.start
-        for piece in self._pieces:
-            unknown += self._extents_over(reached, piece.start)
-            first, began = piece.first - self._first, piece.start
-            stop = first + piece.count
-            if piece.end > self.start and max(self._times[first:stop]) >= time_ms:
-                for ended, at_ms in zip(
-                    self._ends[first:stop], self._times[first:stop], strict=True
-                ):
-                    if at_ms >= time_ms and ended > self.start:
-                        return max(began, self.start), tuple(unknown)
-                    began = ended
-            reached = max(reached, piece.end)
-        return self.length, (*unknown, *self._extents_over(reached, self.length))
-
-    def _extents_over(self, start: int, end: int) -> list[TieredExtent]:
-        """The extents that hold some of the bytes [start, end)."""
-        at = max(bisect_right(self._extent_starts, start) - 1, 0)
-        stop = bisect_left(self._extent_starts, end)
-        found = self._extents[at:stop] if start < end else []
-        return [extent for extent in found if extent.start + extent.ref.length > start]
-
-    def events_from(self, offset: int) -> int:
-        """The events of the appends that end after `offset`, a boundary in the pieces; -1: not
-        known, because only tier 2 has some of these bytes."""
-        reached = self.length
-        for piece in reversed(self._pieces):
-            if reached <= offset or piece.end != reached:
-                break
-            reached = piece.start
-        if reached > offset:
-            return -1
-        return sum(self._events[bisect_right(self._ends, offset) :])
-
-    def boundary_of_event(self, offset: int, event_index: int) -> tuple[int, int]:
-        """(the last boundary from `offset`, one in the pieces, on with at most `event_index` events
-        since `offset`, these events)."""
-        at, count = bisect_right(self._ends, offset), 0
-        for piece in self._pieces[max(bisect_right(self._piece_starts, offset) - 1, 0) :]:
-            stop = piece.first + piece.count - self._first
-            of_piece = sum(self._events[at:stop])
-            if count + of_piece > event_index:
-                break
-            count, at = count + of_piece, max(at, stop)
-        while count + self._events[at] <= event_index:
-            count, at = count + self._events[at], at + 1
-        return (max(self._ends[at - 1], offset) if at else offset), count
-
-    def tiered_stretches(self) -> tuple[int, tuple[TieredExtent, ...], dict[int, int]]:
-        """(the end of the last extent, the extents, the events between extents that are not
-        adjacent, by the start of the second one)."""
-        reached = min([self.start, *self._extent_starts[:1]])
-        gaps: dict[int, int] = {}
-        for extent in self._extents:
-            if extent.start != reached:
-                first, stop = (bisect_right(self._ends, end) for end in (reached, extent.start))
-                gaps[extent.start] = sum(self._events[first:stop])
-            reached = extent.start + extent.ref.length
-        return max(reached, self.start), tuple(self._extents), gaps
+    @property
+    def layout(self) -> Layout:
+        """The places of all bytes and the appends in the pieces, for searches."""
+        return Layout(
+            self.start, self.length, self._pieces, self._piece_starts, self._first,
+            self._ends, self._events, self._times, self._extents, self._extent_starts,
+        )  # fmt: skip
 
     @property
     def adopted(self) -> tuple[TieredExtent, ...]:

@@ -15,6 +15,7 @@ from anabranch.segstore.shell.node.closing import (
     stop_container,
 )
 from anabranch.segstore.shell.node.leftovers import end_leftovers
+from anabranch.segstore.shell.node.live import complete_partitions
 from anabranch.segstore.shell.node.store import OpenContainer
 from anabranch.segstore.shell.tiering.eviction import evict
 
@@ -58,6 +59,11 @@ async def serve_until_end(
             group.create_task(load(opened.container)),
             group.create_task(
                 end_leftovers(opened.container, opened.tier_two, around.clock, around.back_off_s)
+            ),
+            group.create_task(
+                complete_partitions(
+                    opened.container, opened.tier_two, around.clock, around.back_off_s
+                )
             ),
             group.create_task(opened.tier_two.leave_receipts()),
             group.create_task(opened.table_loops.run()),

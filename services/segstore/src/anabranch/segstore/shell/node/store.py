@@ -132,8 +132,8 @@ class Store:
 
     @property
     def missing(self) -> str:
-        """The reason why the store is not ready; empty if every container of the cluster has a
-        known owner, and those of this store are open.
+        """The reason why the store is not ready; empty if every container of streams and tables has
+        a known owner, and all containers of this store are open.
         """
         closed = sorted(self._assigned - self._open.keys())
         if closed:
@@ -141,7 +141,8 @@ class Store:
             more = ", …" if closed[SHOWN_COUNT_MAX:] else ""
             count = f"{len(closed)} of {len(self._assigned)}"
             return f"{count} containers are not open: {shown}{more}"
-        placed = len(self._assigned) + len(self._elsewhere)
+        numbers = range(self.container_count)
+        placed = sum(number in numbers for number in (*self._assigned, *self._elsewhere))
         if placed < self.container_count:
             return f"the controller has placed {placed} of {self.container_count} containers"
         return ""

@@ -43,7 +43,10 @@ async def write_chunk(
         return [*parts, chunks.encode_footer(footer)]
 
     name = await objects.put(contents)
-    return [(plan.segment_number, _extent(plan, name, piece)) for plan, piece in zip(planned, pieces, strict=True)]
+    return [
+        (plan.segment_number, _extent(plan, name, piece))
+        for plan, piece in zip(planned, pieces, strict=True)
+    ]
 
 
 def _extent(plan: PlannedPiece, name: str, piece: chunks.Piece) -> TieredExtent:

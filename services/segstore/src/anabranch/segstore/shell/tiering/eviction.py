@@ -7,9 +7,29 @@ its way to the journal, and is no transient segment. If too few names may leave,
 exceeded, and a metric counts it.
 """
 
+from collections.abc import Callable
+
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.segstore.domain.container.expiry import tombstone_expired
 from anabranch.segstore.shell.container.container import Container
+
+
+def users(container: Container) -> Callable[[str], bool]:
+    """A function that returns whether a name is in use at this moment, and must stay resident."""
+    queued, pending, tails = container.queued(), container.pending, container.tails
+
+    def uses(name: str) -> bool:
+        known = container.applied.state.segments.get(name)
+        return (
+            name in queued
+            or name in pending.transients
+            or container.sessions.any_on(name)
+            or (isinstance(known, SegmentState) and tails.watches(known.number))
+            or container.residency.is_pinned(name)
+            or container.loading.waits_for(name)
+        )
+
+    return uses
 
 
 def evict(container: Container) -> bool:
@@ -17,7 +37,9 @@ def evict(container: Container) -> bool:
     residency = container.residency
     if not residency.excess:
         return False
-    uses = container.users()
+    if container.partitions is not None:
+        container.partitions.settle(container.applied.state.living)
+    uses = users(container)
     leaving = residency.leaving(lambda name: container.applied.clean(name) and not uses(name))
     for name in leaving:
         container.segments.evict(name)
@@ -32,7 +54,7 @@ def sweep(container: Container, now_ms: int) -> None:
     them."""
     residency = container.residency
     tombstone_ms = int(residency.limits.tombstone_s * 1000)
-    uses = container.users()
+    uses = users(container)
     for name in residency.next_to_sweep():
         known = container.pending.segments.get(name)
         if isinstance(known, SegmentState):

@@ -1,1 +1,1 @@
-"""Replica assignment: which SPUs get the replicas of a topic's partitions. Pure and deterministic."""
+"""Replica assignment: the SPUs that get the replicas of a topic's partitions. Deterministic."""

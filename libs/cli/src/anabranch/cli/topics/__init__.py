@@ -1,0 +1,1 @@
+"""The commands for topics, partitions, SPUs and SPU groups, and for their records."""

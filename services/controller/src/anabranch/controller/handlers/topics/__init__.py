@@ -1,0 +1,1 @@
+"""Queries about SPUs, SPU groups, topics and partitions, and actions on them."""
