@@ -42,7 +42,7 @@ from anabranch.controller.cluster.leadership import Leadership
 from anabranch.controller.cluster.membership import MemberRecords, Membership
 from anabranch.controller.cluster.placement_changes import PlacementChanges
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.cluster.registrar import Registrar, Surroundings
+from anabranch.controller.cluster.registrar import Inputs, Registrar
 from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.joining import SpuRegistration
 from anabranch.controller.domain.cluster.placement_actions import Replication
@@ -237,7 +237,7 @@ class ClusterWorld:
     def _registrar(
         self, members: Membership, leadership: Leadership, placements: Placements, line: Line
     ) -> Registrar:
-        around = Surroundings(
+        around = Inputs(
             members, leadership, self.spus, ThroughLine(self.nodes, line), self.spus.register,
             reserved=tuple, placements=lambda: placements.placements,
         )  # fmt: skip

@@ -62,6 +62,7 @@ def query_desk(mirror: Mirror, **given: Any) -> QueryDesk:
         "ask_peers": _no_peers,
         "parked": missing("parked"),
         "cluster": missing("cluster"),
+        "topics": missing("topics"),
         "now_ms": SystemClock().now_ms,
         "observer": Observer(),
     }

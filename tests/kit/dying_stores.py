@@ -54,6 +54,9 @@ class DyingStores:
     async def boundary_at(self, segment: str, offset: int) -> int:
         return await self.stores.boundary_at(segment, offset)
 
+    async def boundary_at_time(self, segment: str, time_ms: int) -> int:
+        return await self.stores.boundary_at_time(segment, time_ms)
+
     async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
         return await self.stores.read_appends(segment, offset, size_max)
 

@@ -1,6 +1,8 @@
 """A controller's process in a simulated cluster: the real parts that watch, lead and place."""
 
 import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from anabranch.common.errors import AnabranchError, ProcessReplaced
 from anabranch.common.model.cluster import ControllerRecord
@@ -19,6 +21,16 @@ from kit.loud import loud
 
 SETTLE_S = 3.0
 NOT_REPLICATED = Replication()
+
+
+class NoTopics:
+    """A cluster without topics."""
+
+    complete = True
+    wanted: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        return
 
 
 class ControllerProcess:
@@ -61,6 +73,7 @@ class ControllerProcess:
             replication=replication,
             clock=clock,
             containment=loud(clock),
+            topics=NoTopics(),
         )
         process.start(self._run())
 

@@ -68,6 +68,8 @@ class FakeSegment:
     merged_at: tuple[str, int] | None = None
     blocks: dict[int, bytes] = field(default_factory=dict)
     """Of watermarks alone: where they begin."""
+    taken_ms: dict[int, int] = field(default_factory=dict)
+    """Appends by where they begin: when they were taken; Unix ms."""
 
 
 @dataclass
@@ -144,6 +146,12 @@ class FakeSegmentStores:
         if offset < found.start:
             raise SegmentTruncated("before the start", segment=segment, start=found.start)
         return min((at for at in found.blocks if at >= offset), default=found.length)
+
+    async def boundary_at_time(self, segment: str, time_ms: int) -> int:
+        self._reach(segment)
+        found = self._found(segment)
+        late = (at for at, taken_ms in found.taken_ms.items() if taken_ms >= time_ms)
+        return max(found.start, min(late, default=found.length))
 
     async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
         self._reach(segment)

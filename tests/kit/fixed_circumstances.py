@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 
 from anabranch.common.tier2.state import SegmentState
-from anabranch.segstore.domain.container.circumstances import NOTHING_GIVEN, Given, Whereabouts
+from anabranch.segstore.domain.container.circumstances import (
+    NOTHING_GIVEN,
+    EventBoundary,
+    Given,
+    Whereabouts,
+)
 from anabranch.segstore.domain.container.decide import Known
 
 
@@ -25,3 +30,9 @@ class FixedCircumstances:
 
     def boundary_at_time(self, known: SegmentState, time_ms: int) -> int:
         return known.start
+
+    def events_before(self, known: Known, boundary: int) -> int:
+        return -1
+
+    def boundary_at_event(self, known: SegmentState, event_index: int) -> EventBoundary:
+        return EventBoundary(known.start, known.start_event_count)

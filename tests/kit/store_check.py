@@ -2,8 +2,10 @@
 
 from anabranch.common.errors import SegmentNotFound
 from anabranch.common.model.names import transaction_segment
+from anabranch.common.model.topics import TOPIC_MARK
 from anabranch.common.wire.messages import GetSegmentInfo, SegmentInfo
 from kit.history import History, Place
+from kit.record_numbers import check_numbers
 from kit.store_world import Client, Life
 
 
@@ -53,3 +55,5 @@ async def _check_living(client: Client, segment: str, info: SegmentInfo) -> None
     assert sealed or segment not in history.sealed_at, f"{segment} was unsealed"
     assert info.length == info.start + len(content), f"{segment}: {info} is not what was read"
     history.check_segment(segment, content, info.start)
+    if TOPIC_MARK in segment:
+        await check_numbers(client, info, content)

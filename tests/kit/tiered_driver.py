@@ -137,9 +137,7 @@ class TieredDriver(ContainerDriver):
         self._ids = SeededIds(1)
         self.tier_two: TierTwo
         self.flusher: Flusher
-        super().__init__(
-            cache_size=cache_size, residency=residency, container_type=container_type
-        )
+        super().__init__(cache_size=cache_size, residency=residency, container_type=container_type)
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run what must wait to its end."""

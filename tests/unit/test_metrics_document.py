@@ -56,7 +56,7 @@ def of_the_store(metrics: Metrics) -> None:
 
 
 def of_the_gateway(metrics: Metrics) -> None:
-    GatewayMetrics(metrics, none, none, dict)
+    GatewayMetrics(metrics, none, none, none, dict)
 
 
 def defined() -> list[Definition]:

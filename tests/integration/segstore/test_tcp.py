@@ -74,7 +74,7 @@ async def test_the_life_of_a_segment(client: WireClient) -> None:
     assert (await client.setup(SEGMENT)).last_event_number == 0
     block = client.append(1, [b"one", b"two"])
     reply, _ = await client.receive()
-    assert reply == Appended(session=1, last_event_number=2, length=len(block))
+    assert reply == Appended(session=1, last_event_number=2, length=len(block), event_count=2)
     assert await client.read(SEGMENT, 0) == (SegmentRead(offset=0, at_tail=True), block)
     info = await client.call(GetSegmentInfo(segment=SEGMENT))
     assert isinstance(info, SegmentInfo)
@@ -341,11 +341,13 @@ async def test_an_append_without_a_session_is_served_over_tcp_too(client: WireCl
     for number, block in enumerate(blocks, start=1):
         request = AppendOnce(segment=SEGMENT, writer_id=WRITER, first_event_number=number, count=1)
         length = sum(map(len, blocks[:number]))
-        expected = Appended(session=0, last_event_number=number, length=length)
+        expected = Appended(session=0, last_event_number=number, length=length, event_count=number)
         assert await client.call(request, block) == expected
     blocks.append(client.append(3, [b"in the session"]))
     reply, _ = await client.receive()
-    assert reply == Appended(session=1, last_event_number=3, length=sum(map(len, blocks)))
+    assert reply == Appended(
+        session=1, last_event_number=3, length=sum(map(len, blocks)), event_count=3
+    )
     assert await client.read_all(SEGMENT) == b"".join(blocks)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from anabranch.cli.up import EmbeddedCluster, embedded_cluster
 from anabranch.cli.up.directory import numbered
 from anabranch.cli.up.held import HeldParts
-from anabranch.cli.up.parts import SEGSTORE, ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
+from anabranch.cli.up.stores import SEGSTORE
 from anabranch.cli.up.supervisor import States
 from anabranch.client import Client, GroupStream, ReaderGroupConfig, connect
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore

@@ -54,7 +54,7 @@ def test_every_container_is_described_placed_or_not() -> None:
         2: Placement(2, ("gone",), 4, "log", PlacementState.FAILED, 7, "disk-failed"),
     }
 
-    assert describe(3, placements, {"node-1": NODE}, {}) == (
+    assert describe(range(3), placements, {"node-1": NODE}, {}) == (
         ContainerDescription(container=0, state="unassigned"),
         ContainerDescription(
             container=1, state="open", container_epoch=3, node_id="node-1",
@@ -71,11 +71,11 @@ def test_a_container_is_unavailable_while_its_store_is_down() -> None:
     opened = Placement(0, ("node-1",), 3, "log", PlacementState.OPEN)
     down = {"node-1": 1234}
 
-    told = describe(1, {0: opened}, {"node-1": NODE}, down)[0]
+    told = describe(range(1), {0: opened}, {"node-1": NODE}, down)[0]
 
     assert (told.state, told.since_ms, told.container_epoch) == ("unavailable", 1234, 3)
     offline = replace(opened, state=PlacementState.OFFLINE, reason="log-not-here")
-    told = describe(1, {0: offline}, {"node-1": NODE}, down)[0]
+    told = describe(range(1), {0: offline}, {"node-1": NODE}, down)[0]
     assert (told.state, told.reason, told.since_ms) == ("offline", "log-not-here", 0)
 
 
@@ -85,7 +85,7 @@ def test_a_container_with_a_shared_log_is_described_with_the_lease_of_its_store(
     fresh = Placement(0, ("node-1",), 3)
 
     def told(found: Placement, leased: set[str]) -> tuple[str, str]:
-        described = describe(1, {0: found}, {"node-1": NODE}, {}, leased)[0]
+        described = describe(range(1), {0: found}, {"node-1": NODE}, {}, leased)[0]
         return described.log, described.lease
 
     assert told(shared, {"node-1"}) == ("jetstream", "held")

@@ -146,9 +146,8 @@ class Desk:
         )
         self.elections = Elections(self.objects, NoSessionIsOver(), KnownCopies(), SystemClock())
         self.changes = PlacementChanges(
-            self.objects, self.known, self.elections, SystemClock(),
-            container_count=4, replication=Replication(3),
-        )  # fmt: skip
+            self.objects, self.known, self.elections, SystemClock(), replication=Replication(3)
+        )
 
     async def begin(self) -> None:
         await self.objects.create(placement_key(3), placement_to_bytes(SERVED))

@@ -8,107 +8,30 @@ from hypothesis import strategies as st
 
 from anabranch.common.contracts.commands import (
     CreateStream,
-    DeleteStream,
     NewRange,
     ScaleStream,
-    SealStream,
     TruncateStream,
 )
 from anabranch.common.errors import InvalidRequest, ScaleRefused
-from anabranch.common.model.hashing import container_of
-from anabranch.common.model.names import number_of
+from anabranch.common.model.names import SegmentId, number_of
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.common.model.topics import (
     CONTAINER_LIMIT,
     KEY_SPACE_PARTS,
     PARTITION_COUNT_MAX,
     TOPIC_CONTAINER_MIN,
-    TopicName,
-    backing_stream,
     partition_at,
-    partition_keys,
-    rest_keys,
     segment_number,
 )
 from anabranch.controller.domain.stream import events
 from anabranch.controller.domain.stream.backing import first_segments
-from anabranch.controller.domain.stream.decide import Circumstances, StreamCommand, decide
+from anabranch.controller.domain.stream.decide import Circumstances, decide
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
+from kit.topic_stream import REF, Life, growth
 
-REF = backing_stream(TopicName("orders"), "0123456789ab")
 CONTAINERS = st.integers(TOPIC_CONTAINER_MIN, CONTAINER_LIMIT - 1)
-
-
-class Life:
-    """A topic's stream, and the names of all segments that it ever had."""
-
-    def __init__(self) -> None:
-        self.stream = Stream()
-        self.revision = 0
-        self.names: list[str] = []
-
-    def store(self, *stored: events.StreamEvent) -> None:
-        after = STREAM.apply(self.stream, stored)
-        STREAM.check(self.stream, after)
-        self.stream, self.revision = after, self.revision + 1
-
-    def command(self, command: StreamCommand) -> None:
-        around = Circumstances(
-            revision=self.revision + 1,
-            open_scope_incarnation=1,
-            now_ms=self.revision,
-            history=lambda: History(self.stream.epochs),
-        )
-        self.store(*decide(self.stream, command, around))
-
-    def create(self, *containers: int) -> None:
-        self.command(
-            CreateStream(
-                command_id=f"c{self.revision}",
-                scope=REF.scope,
-                stream=REF.stream,
-                containers=containers,
-            )
-        )
-        self.store(events.StreamJoinedScope())
-        self.store(events.StreamCreated())
-        self.names += self.stream.segment_names()
-
-    def grow(self, *containers: int) -> None:
-        """`containers`: of the new partitions, and then of the rest."""
-        before = set(self.stream.segment_names())
-        self.command(growth(self.stream, containers, f"g{self.revision}"))
-        self.store(events.StreamSuccessorsMade())
-        self.store(events.StreamScaled(sizes=(0,)))
-        self.names += [name for name in self.stream.segment_names() if name not in before]
-
-    def delete(self) -> None:
-        named = {"scope": REF.scope, "stream": REF.stream}
-        self.command(SealStream(command_id=f"s{self.revision}", **named))
-        self.store(events.StreamDrained(revision=self.revision + 1))
-        self.store(events.StreamSealed(lengths=(0,) * len(self.stream.segments)))
-        self.command(DeleteStream(command_id=f"d{self.revision}", **named))
-        self.store(events.StreamDeleted())
-
-    @property
-    def containers(self) -> list[int]:
-        return [container_of(name, 4) for name in self.stream.segment_names()]
-
-
-def growth(stream: Stream, containers: tuple[int, ...], command_id: str) -> ScaleStream:
-    present = len(stream.segments) - 1
-    count = present + len(containers) - 1
-    keys = [*map(partition_keys, range(present, count)), rest_keys(count)]
-    return ScaleStream(
-        command_id=command_id,
-        scope=REF.scope,
-        stream=REF.stream,
-        seal=(stream.segments[-1].segment_id,),
-        new_ranges=tuple(NewRange(key_start=k.start, key_end=k.end) for k in keys),
-        containers=containers,
-    )
 
 
 @given(
@@ -176,7 +99,7 @@ def growth_to_too_many(stream: Stream) -> ScaleStream:
 def test_used_up_ordinals_are_refused_and_not_reused() -> None:
     last = segment_number(KEY_SPACE_PARTS - 3, TOPIC_CONTAINER_MIN)
     created = first_segments(last, [TOPIC_CONTAINER_MIN])
-    assert number_of(created[-1].segment_id) < 2**31
+    assert number_of(SegmentId(created[-1].segment_id)) < 2**31
     with pytest.raises(ScaleRefused):
         first_segments(last, [TOPIC_CONTAINER_MIN] * 2)
 

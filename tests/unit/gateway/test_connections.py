@@ -85,7 +85,7 @@ class Caller:
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[Served]:
     given = {"header_timeout_s": NEVER_S, "keep_alive_s": NEVER_S, **settings}
-    metrics = GatewayMetrics(open_telemetry("gateway", NO_TARGET, "t").metrics, int, int, dict)
+    metrics = GatewayMetrics(open_telemetry("gateway", NO_TARGET, "t").metrics, int, int, int, dict)
     lifetime, listener = Lifetime(), listen("127.0.0.1:0")
     port = listener.getsockname()[1]
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:

@@ -45,7 +45,13 @@ def test_numbers_of_later_ordinals_are_higher_whatever_their_containers_are(
 
 
 def test_a_name_that_is_not_a_segments_has_a_container_all_the_same() -> None:
-    for name in (f"{STREAM}/", f"{STREAM}/x", f"{STREAM}/99999999999", f"{STREAM}/\u0661", "/_TOPIC"):
+    for name in (
+        f"{STREAM}/",
+        f"{STREAM}/x",
+        f"{STREAM}/99999999999",
+        f"{STREAM}/\u0661",
+        "/_TOPIC",
+    ):
         assert 0 <= container_of(name, 4) < 4
 
 

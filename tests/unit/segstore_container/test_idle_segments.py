@@ -32,7 +32,7 @@ from anabranch.segstore.handlers.control import ControlDesk
 from anabranch.segstore.handlers.read import ReadDesk
 from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
-from anabranch.segstore.shell.tiering.eviction import evict
+from anabranch.segstore.shell.tiering.eviction import evict, users
 from kit.container_driver import MERGE_STAMP, SEAL_STAMP, WRITER, ContainerDriver
 from kit.tiered_driver import TieredDriver
 
@@ -401,7 +401,7 @@ def test_a_setup_waits_for_its_segment_and_the_session_goes_on(driver: TieredDri
     assert doors.replies == []
     doors.run()
     assert doors.replies == [(AppendSetup(session=4, last_event_number=1), b"")]
-    assert driver.container.users()(ONE)
+    assert users(driver.container)(ONE)
 
 
 def test_a_connection_that_ends_before_its_setup_leaves_no_session(driver: TieredDriver) -> None:
@@ -410,7 +410,7 @@ def test_a_connection_that_ends_before_its_setup_leaves_no_session(driver: Tiere
     doors.appends.setup(1, SetupAppend(segment=ONE, writer_id=WRITER, session=4))
     doors.appends.close()
     doors.run()
-    assert not driver.container.users()(ONE)
+    assert not users(driver.container)(ONE)
 
 
 def test_a_connection_that_ends_while_its_parent_is_loaded_leaves_no_transient_segment(
@@ -435,7 +435,7 @@ def test_of_two_setups_that_wait_under_one_number_the_later_counts(driver: Tiere
     doors.run()
     codes = [getattr(reply, "code", "") for reply, _ in doors.replies]
     assert codes == ["session-ended", ""]
-    assert [driver.container.users()(segment) for segment in (ONE, TWO)] == [False, True]
+    assert [users(driver.container)(segment) for segment in (ONE, TWO)] == [False, True]
 
 
 def test_a_read_of_a_closed_connection_is_not_answered(driver: TieredDriver) -> None:

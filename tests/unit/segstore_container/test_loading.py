@@ -25,6 +25,7 @@ from anabranch.segstore.ports import CatalogEntry
 from anabranch.segstore.shell.container import loading
 from anabranch.segstore.shell.container.replies import HELD_SIZE_BYTES
 from anabranch.segstore.shell.node.serving import load
+from anabranch.segstore.shell.tiering.eviction import users
 from kit.container_driver import ContainerDriver
 from kit.fixed_catalog import FixedCatalog
 
@@ -151,11 +152,11 @@ def test_a_request_about_several_names_goes_on_when_all_are_there(case: Case) ->
     assert asyncio.run(case.container.loading.load_next())
     assert case.told == [(ONE,)]
     case.ask(ONE, says="after both")
-    assert case.container.users()(ONE)
+    assert users(case.container)(ONE)
     case.load()
     assert case.told == [(ONE,), "both", "after both"]
     assert case.container.loading.waiting == 0
-    assert not case.container.users()(ONE)
+    assert not users(case.container)(ONE)
 
 
 def test_who_came_first_for_a_name_goes_on_first_whatever_else_it_waits_for(

@@ -60,6 +60,10 @@ KINDS = {
 OF_FORMAT_4: list[Operation] = [
     CreateOperation(name, Stamp(1, 2), 1000, kind) for name, kind in KINDS.items()
 ]
+OF_FORMAT_5: list[Operation] = [
+    TruncateOperation(NAME, Stamp(1, 4), 1004, 4096, 2**40),
+    TruncateOperation(NAME, Stamp(1, 5), 1005, 8192, 0),
+]
 OF_FORMAT_2: list[Operation] = [
     TruncateOperation(NAME, Stamp(1, 4), 1004, 4096),
     MergeOperation(NAME, Stamp(1, 5), 1005, 7, 11, SOURCES),
@@ -80,6 +84,7 @@ def test_the_form_is_frozen() -> None:
     assert_golden("log_operations_format_2", frame(OF_FORMAT_2))
     assert_golden("log_operations_format_3", frame(OF_FORMAT_3))
     assert_golden("log_operations_format_4", frame(OF_FORMAT_4))
+    assert_golden("log_operations_format_5", frame(OF_FORMAT_5))
 
 
 def test_a_create_without_a_kind_has_the_one_that_its_name_says() -> None:
@@ -117,7 +122,7 @@ def test_a_create_with_no_kind_or_two_is_corruption(damage: Callable[[bytes], by
 
 
 def test_what_is_decoded_is_what_was_encoded() -> None:
-    for operations in (OPERATIONS, OF_FORMAT_2, OF_FORMAT_3, OF_FORMAT_4):
+    for operations in (OPERATIONS, OF_FORMAT_2, OF_FORMAT_3, OF_FORMAT_4, OF_FORMAT_5):
         found = list(decode_operations(frame(operations), 7))
         assert [item.sequence for item in found] == [7, 8, 9, 10][: len(operations)]
         assert [item.operation for item in found] == operations
@@ -128,6 +133,7 @@ def test_an_older_release_meets_a_newer_format_and_no_damage() -> None:
     assert {frame([operation])[1] for operation in OF_FORMAT_2} == {2}
     assert {frame([operation])[1] for operation in OF_FORMAT_3} == {3}
     assert {frame([operation])[1] for operation in OF_FORMAT_4} == {4}
+    assert {frame([operation])[1] for operation in OF_FORMAT_5} == {5}
 
 
 def test_a_payload_is_neither_copied_nor_moved() -> None:
@@ -138,7 +144,7 @@ def test_a_payload_is_neither_copied_nor_moved() -> None:
     assert frame()[at : at + len(PAYLOAD)] == PAYLOAD
 
 
-@pytest.mark.parametrize("operations", [OPERATIONS, OF_FORMAT_2, OF_FORMAT_4])
+@pytest.mark.parametrize("operations", [OPERATIONS, OF_FORMAT_2, OF_FORMAT_4, OF_FORMAT_5])
 def test_a_cut_frame_is_never_mistaken_for_a_whole_one(operations: list[Operation]) -> None:
     for size in range(1, len(frame(operations))):
         try:
@@ -168,6 +174,6 @@ def test_a_changed_payload_a_wrong_sequence_and_an_unknown_kind_are_corruption()
 
 def test_a_newer_format_is_refused_by_name() -> None:
     data = bytearray(frame())
-    data[1] = 5
+    data[1] = 6
     with pytest.raises(FormatTooNew):
         list(decode_operations(bytes(data), 7))

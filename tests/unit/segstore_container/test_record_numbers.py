@@ -8,12 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import RecordEvicted, SegmentNotFound
-from anabranch.common.model.topics import (
-    TOPIC_CONTAINER_MIN,
-    backing_stream,
-    segment_number,
-    topic_name,
-)
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
     EventLocated,
@@ -29,10 +23,9 @@ from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.container_driver import SEGMENT
 from kit.tiered_driver import TieredDriver
+from kit.topic_parts import partition
 
-STREAM = backing_stream(topic_name("orders"), "0123456789ab")
-PARTITION = f"{STREAM}/{segment_number(0, TOPIC_CONTAINER_MIN)}.#epoch.0"
-OTHER = f"{STREAM}/{segment_number(1, TOPIC_CONTAINER_MIN)}.#epoch.0"
+PARTITION, OTHER = partition(0), partition(1)
 TINY = TierTwoLimits(
     chunks=ChunkLimits(chunk_max=1500, own_chunk_min=800, sparse_interval=400),
     rewrite=RewriteLimits(live_share=0.9, rest_s=0.0),
@@ -92,9 +85,7 @@ class Story:
 
     def truncate(self, boundary: tuple[int, int]) -> None:
         self.stamp += 1
-        request = TruncateSegment(
-            segment=PARTITION, stamp=Stamp(1, self.stamp), offset=boundary[0]
-        )
+        request = TruncateSegment(segment=PARTITION, stamp=Stamp(1, self.stamp), offset=boundary[0])
         self.driver.truncate_anywhere(request)
         self.commit()
         self.model.start = max(self.model.start, boundary)

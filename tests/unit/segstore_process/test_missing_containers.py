@@ -39,3 +39,17 @@ def test_a_store_counts_the_containers_that_it_has_not_opened_and_names_the_firs
     for number in range(11):
         store.opened(opened(number))
     assert store.missing == "1 of 12 containers are not open: 11"
+
+
+def test_a_store_does_not_count_the_containers_of_topics_as_placed_ones() -> None:
+    store = a_store_of(2)
+    store.assign(0)
+    store.opened(opened(0))
+    store.unassign(1024)
+    store.unassign(1025)
+    assert store.missing == "the controller has placed 1 of 2 containers"
+
+    store.unassign(1)
+    assert store.missing == ""
+    store.assign(1026)
+    assert store.missing == "1 of 2 containers are not open: 1026"

@@ -174,3 +174,21 @@ def test_an_unregistered_store_whose_record_was_deleted_announces_that_it_waits(
             running.cancel()
 
     run_virtual(main())
+
+
+def test_an_unregistered_store_says_that_it_stopped() -> None:
+    async def main() -> None:
+        nodes = InMemoryObjectStore()
+        store = Announced(nodes)
+        store.registered = False
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(store.announcement.run())
+            await asyncio.sleep(0.01)
+            await change(nodes, replace(await record(nodes), over=True, unregistered=True))
+            await asyncio.sleep(2 * BEAT_S)
+            running.cancel()
+        await store.announcement.end()
+        found = await record(nodes)
+        assert (found.unregistered, found.stopped) == (True, True)
+
+    run_virtual(main())

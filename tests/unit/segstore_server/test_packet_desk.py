@@ -126,7 +126,7 @@ def test_every_verb_of_the_contract_has_a_row() -> None:
 async def test_what_is_appended_without_a_connection_is_read_without_one(live: LiveStore) -> None:
     request, block = append(1, [b"one", b"two"])
     stored = Appended(session=0, last_event_number=2, length=len(block))
-    assert await ask(live, "append", request, block) == (stored, b"")
+    assert await ask(live, "append", request, block) == (replace(stored, event_count=2), b"")
     assert await ask(live, "append", request, block) == (stored, b"")
     assert await ask(live, "read", read(0)) == (SegmentRead(offset=0, at_tail=True), block)
 
@@ -231,7 +231,7 @@ async def test_a_setup_tells_what_is_stored_and_ends_the_session_on_a_connection
     reply, _ = await ask(live, "append", *append(2, [b"b"]))
     assert isinstance(reply, Appended)
     (opened,) = live.store.open_containers()
-    assert opened.container._sessions._live == {}, "nobody would ever end such a session"
+    assert opened.container.sessions._live == {}, "nobody would ever end such a session"
 
 
 async def test_other_epochs_and_foreign_verbs_are_refused_by_name(live: LiveStore) -> None:

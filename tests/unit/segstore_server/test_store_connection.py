@@ -33,7 +33,7 @@ async def test_a_program_without_a_client_asks_a_store() -> None:
             segment=SEGMENT, writer_id=WRITER, first_event_number=1, count=1, is_block=False
         )
         appended, _ = await connection.request(append, Appended, payload=b"bytes")
-        assert appended == Appended(session=0, last_event_number=1, length=5)
+        assert appended == Appended(session=0, last_event_number=1, length=5, event_count=1)
         read = ReadSegment(segment=SEGMENT, offset=0, size_max=9)
         assert (await connection.request(read, SegmentRead))[1] == b"bytes"
         connection.close()

@@ -26,6 +26,7 @@ from anabranch.common.tier2.streams import stream_receipt_name
 from anabranch.common.wire.block_encoding import encode_part
 from kit.container_driver import SEGMENT, WRITER
 from kit.tiered_driver import TieredDriver
+from kit.topic_parts import partition
 
 
 def written(flushes: int = 3) -> dict[str, bytes]:
@@ -42,6 +43,37 @@ def written(flushes: int = 3) -> dict[str, bytes]:
         return dict(driver.storage.objects)
     finally:
         driver.finish()
+
+
+def test_a_wrong_record_number_is_reported_and_right_ones_are_not() -> None:
+    """Of a topic's segment with three extents of two events each."""
+    driver = TieredDriver()
+    driver.create(partition(0))
+    session = driver.setup(partition(0))
+    for number in range(3):
+        driver.append(session, 2 * number + 1, [b"event", b"another"])
+        driver.commit()
+        driver.flush()
+
+    async def perform(numbers: list[int]) -> list[str]:
+        found = await read_catalog(driver.storage, 0)
+        catalog = found.catalog
+        extents = {
+            number: tuple(
+                replace(extent, events_before=wrong)
+                for extent, wrong in zip(held, numbers, strict=True)
+            )
+            for number, held in catalog.extents.items()
+        }
+        changed = replace(found, catalog=replace(catalog, extents=extents))
+        (audited,) = [one async for one in audit_container(driver.storage, 0, changed)]
+        return audited.faults
+
+    assert driver.wait(perform([0, 2, 4])) == []
+    assert driver.wait(perform([0, -1, 5])) == []
+    (fault,) = driver.wait(perform([0, 2, 5]))
+    assert "end at event 4, the catalog says 5" in fault
+    driver.finish()
 
 
 def audit(objects: dict[str, bytes], event_count: int | None = None) -> list[SegmentAudit]:

@@ -25,9 +25,13 @@ from anabranch.common.tier2.state import (
 from anabranch.common.wire.messages import Stamp
 from kit.golden import assert_golden, read_golden
 
-OLD_STATE = SegmentState("s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True)
-STATE = replace(OLD_STATE, modified_ms=77, attributes={bytes(16): -5, b"a" * 16: 2**62})
-EXTENT = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
+OLD_STATE = SegmentState(
+    "s/a/0.#epoch.0", 9, Stamp(2, 5), 3, 40, 12, sealed=True, start_event_count=-1
+)
+STATE_5 = replace(OLD_STATE, modified_ms=77, attributes={bytes(16): -5, b"a" * 16: 2**62})
+STATE = replace(STATE_5, start_event_count=2)
+EXTENT_5 = TieredExtent(0, ChunkRef("c3/0000000007-0000000001", 16, 40, 0xDEADBEEF))
+EXTENT = replace(EXTENT_5, events_before=0)
 OLD_TOMBSTONE = Tombstone("s/a/1.#epoch.0", Stamp(1, 7), 11, 1_700_000_000_000)
 TOMBSTONE = replace(OLD_TOMBSTONE, merged=MergedInto(STATE.name, 9, 10, 30))
 OLD_WRITERS = {(9, bytes(range(16))): WriterMark(12), (4, bytes(16)): WriterMark(3)}
@@ -54,8 +58,16 @@ MANIFEST = m.Manifest(
         writers_dropped=((4, bytes(range(16))),),
     ),
 )
+MANIFEST_5 = replace(
+    MANIFEST,
+    changes=replace(
+        MANIFEST.changes, segments=(m.SegmentChange(STATE_5, (EXTENT_5,), (EXTENT_5,)),)
+    ),
+)
+ABANDONED_5 = replace(MANIFEST_5, abandoned=Abandonment("fedcba", 1200, 1_700_000_000_001))
 ABANDONED = replace(MANIFEST, abandoned=Abandonment("fedcba", 1200, 1_700_000_000_001))
 PAGE = p.Page(((STATE, (EXTENT,)),), (TOMBSTONE,), WRITERS)
+PAGE_4 = replace(PAGE, segments=((STATE_5, (EXTENT_5,)),))
 HEADS = (
     i.PageHead(i.PageKind.SEGMENTS, b"s/a/0", b"s/a/9", anchored=True),
     i.PageHead(i.PageKind.TOMBSTONES, b"s/a/0", b"s/b/3", anchored=False, oldest_ms=77),
@@ -67,29 +79,29 @@ OLD_MANIFEST = replace(
     MANIFEST,
     changes=replace(
         MANIFEST.changes,
-        segments=(m.SegmentChange(OLD_STATE, (EXTENT,), (EXTENT,)),),
+        segments=(m.SegmentChange(OLD_STATE, (EXTENT_5,), (EXTENT_5,)),),
         tombstones=(OLD_TOMBSTONE,),
         writers=OLD_WRITERS,
     ),
 )
-OLD_PAGE = p.Page(((OLD_STATE, (EXTENT,)),), (OLD_TOMBSTONE,), OLD_WRITERS)
-MANIFEST_2 = replace(MANIFEST, changes=replace(MANIFEST.changes, writers=OLD_WRITERS))
-PAGE_2 = replace(PAGE, writers=OLD_WRITERS)
+OLD_PAGE = p.Page(((OLD_STATE, (EXTENT_5,)),), (OLD_TOMBSTONE,), OLD_WRITERS)
+MANIFEST_2 = replace(MANIFEST_5, changes=replace(MANIFEST_5.changes, writers=OLD_WRITERS))
+PAGE_2 = replace(PAGE_4, writers=OLD_WRITERS)
 
 CODECS: list[tuple[str, bytes, Callable[[bytes], object], object]] = [
     (
-        "manifest_format_5",
+        "manifest_format_6",
         m.encode_manifest(MANIFEST),
         lambda data: m.decode_manifest(data, 3, 42),
         MANIFEST,
     ),
     (
-        "manifest_abandoned_format_5",
+        "manifest_abandoned_format_6",
         m.encode_manifest(ABANDONED),
         lambda data: m.decode_manifest(data, 3, 42),
         ABANDONED,
     ),
-    ("page_format_4", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
+    ("page_format_5", p.encode_page(PAGE), lambda data: p.decode_page(data, "page"), PAGE),
     ("page_index_format_2", i.encode_index(INDEX), lambda data: i.decode_index(data, "i"), INDEX),
 ]
 each_codec = pytest.mark.parametrize(("name", "data", "decode", "value"), CODECS)
@@ -115,14 +127,25 @@ def test_what_format_2_wrote_is_read() -> None:
 
 
 def test_what_format_3_wrote_is_read() -> None:
-    assert m.decode_manifest(read_golden("manifest_format_3"), 3, 42) == MANIFEST
-    assert m.decode_manifest(read_golden("manifest_abandoned"), 3, 42) == ABANDONED
-    assert p.decode_page(read_golden("page_format_3"), "page") == PAGE
+    assert m.decode_manifest(read_golden("manifest_format_3"), 3, 42) == MANIFEST_5
+    assert m.decode_manifest(read_golden("manifest_abandoned"), 3, 42) == ABANDONED_5
+    assert p.decode_page(read_golden("page_format_3"), "page") == PAGE_4
 
 
 def test_what_format_4_wrote_is_read() -> None:
-    assert m.decode_manifest(read_golden("manifest_format_4"), 3, 42) == MANIFEST
-    assert m.decode_manifest(read_golden("manifest_abandoned_format_4"), 3, 42) == ABANDONED
+    assert m.decode_manifest(read_golden("manifest_format_4"), 3, 42) == MANIFEST_5
+    assert m.decode_manifest(read_golden("manifest_abandoned_format_4"), 3, 42) == ABANDONED_5
+    assert p.decode_page(read_golden("page_format_4"), "page") == PAGE_4
+
+
+def test_what_format_5_wrote_is_read() -> None:
+    assert m.decode_manifest(read_golden("manifest_format_5"), 3, 42) == MANIFEST_5
+    assert m.decode_manifest(read_golden("manifest_abandoned_format_5"), 3, 42) == ABANDONED_5
+
+
+def test_before_format_6_the_first_number_is_known_of_segments_that_were_never_truncated() -> None:
+    page = p.decode_page(read_golden("page_before_kinds"), "page")
+    assert {state.start_event_count for state, _ in page.segments if not state.start} == {0}
 
 
 def test_a_segment_without_a_kind_has_the_one_that_its_name_says() -> None:
@@ -145,7 +168,7 @@ def test_a_kind_that_is_not_known_is_damage() -> None:
         p.encode_page(PAGE), p.PAGE_MAGIC, p.FORMAT, name="page", damaged=CorruptManifest
     )
     found = msgspec.msgpack.decode(body)
-    found["segments"][0][0][-1] = 99
+    found["segments"][0][0][-2] = 99
     data = seal_envelope(p.PAGE_MAGIC, p.FORMAT, msgspec.msgpack.encode(found))
     with pytest.raises(CorruptManifest):
         p.decode_page(data, "page")
@@ -176,7 +199,7 @@ def test_every_truncation_and_anything_appended_is_detected(
 def test_a_newer_format_is_named_as_such(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    newer = seal_envelope(data[:4], 6, data[HEAD.size :])
+    newer = seal_envelope(data[:4], 7, data[HEAD.size :])
     with pytest.raises(FormatTooNew):
         decode(newer)
 
@@ -185,7 +208,7 @@ def test_a_newer_format_is_named_as_such(
 def test_fields_that_are_not_known_are_ignored(
     name: str, data: bytes, decode: Callable[[bytes], object], value: object
 ) -> None:
-    body = open_envelope(data, data[:4], 5, name=name, damaged=CorruptManifest)
+    body = open_envelope(data, data[:4], 6, name=name, damaged=CorruptManifest)
     fields = msgspec.msgpack.decode(body) | {"later": [1, 2]}
     assert decode(seal_envelope(data[:4], 1, msgspec.msgpack.encode(fields))) == value
 

@@ -93,6 +93,7 @@ def test_kind_numbers_are_frozen() -> None:
         27: "LocateTime",
         28: "UpdateTable", 29: "GetEntries", 30: "ScanEntries", 31: "DescribeTable",
         52: "TableUpdated", 53: "TableRead", 54: "TableDescribed",
+        32: "LocateEvent", 55: "EventLocated",
     }  # fmt: skip
 
 

@@ -148,7 +148,8 @@ def _to(one: ContainerDescription) -> str:
 def store_state(one: NodeDescription) -> str:
     """The state of a store's session in one word.
 
-    `refused`: it lacks the join token. `unregistered`: it is no registered SPU. `stopped`: it shut down cleanly. `over`: a controller ended
+    `refused`: it lacks the join token. `unregistered`: it is no registered SPU. `stopped`: it shut
+    down cleanly. `over`: a controller ended
     its session, because it was silent for too long. `down`: it is silent. Otherwise `alive`.
     """
     if one.refused:

@@ -110,6 +110,18 @@ class Client(KeyedData):
 
     # --- data -----------------------------------------------------------------------------
 
+    @property
+    def topics(self) -> public.Topics:
+        """Topics: create, change, delete and describe them, produce and consume."""
+        return public.Topics(
+            self._control,
+            self._directory,
+            clock=self._clock,
+            ids=self._ids,
+            rng=self._rng,
+            entered=self._entered,
+        )
+
     @overload
     def writer(
         self, stream: str | StreamRef, settings: WriterSettings | None = None

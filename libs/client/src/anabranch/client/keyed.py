@@ -1,4 +1,4 @@
-"""Data by key: the topics and tables of a client, and the views that keep tables up to date."""
+"""Data by key: the tables of a client, and the views that keep them up to date with streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 class KeyedData(Administration):
-    """The tables, views and topics of a cluster, as parts of a `Client`.
+    """The tables and views of a cluster, as parts of a `Client`.
 
     ::
 
@@ -42,13 +42,6 @@ class KeyedData(Administration):
         super().__init__(control, pool, clock, rng)
         self._runtime: Runtime | None = None
         self._closed = False
-
-    @property
-    def topics(self) -> public.Topics:
-        """Topics: create, change, delete and describe them, produce and consume."""
-        return public.Topics(
-            self._control, self._directory, clock=self._clock, rng=self._rng, entered=self._entered
-        )
 
     @overload
     def table(

@@ -243,6 +243,24 @@ class ControllerMetrics:
             lambda: counts.elections,
         )
 
+    def watch_objects(
+        self,
+        *,
+        spus: Callable[[], Mapping[tuple[str, ...], float]],
+        topics: Callable[[], Mapping[tuple[str, ...], float]],
+        partitions: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        """Register the gauges of SPUs, topics and partitions; call once."""
+        gauge = self._metrics.gauge
+        gauge(f"{PREFIX}spus", "Registered SPUs by resolution", spus, ("resolution",))
+        gauge(f"{PREFIX}topics", "Topics by resolution", topics, ("resolution",))
+        gauge(
+            f"{PREFIX}partitions",
+            "Partitions of topics by resolution",
+            partitions,
+            ("resolution",),
+        )
+
     def watch_transactions(
         self, *, ages: Callable[[], TransactionAges], purged: Callable[[], int]
     ) -> None:

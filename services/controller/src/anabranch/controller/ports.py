@@ -89,6 +89,11 @@ class SegmentStores(Protocol):
         SegmentTruncated, InvalidRequest."""
         ...
 
+    async def boundary_at_time(self, segment: str, time_ms: int) -> int:
+        """The boundary before the first append that is not older than that Unix time, by the clock
+        of the store that took it. Raises SegmentNotFound."""
+        ...
+
     async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
         """Whole appends from the boundary `offset`: at least one, and about `size_max` bytes; empty
         at the end. Raises SegmentNotFound, SegmentTruncated, InvalidRequest."""

@@ -103,6 +103,14 @@ class Settings(NatsSettings):
     isr_min: int = Field(default=0, ge=0, le=REPLICATION_MAX)
     """The fewest in-sync copies of a replicated log with which events are acknowledged. 0: more
     than half of the replicas."""
+    reconcile_s: float = Field(default=60.0, ge=1.0, le=3600.0)
+    """How often the leading controller compares every SPU, SPU group, topic and partition with what
+    is. Changes are noticed at once; this repairs what was missed."""
+    topic_assignment: Literal["round-robin-gap", "least-loaded"] = "round-robin-gap"
+    """How the replicas of topics are assigned to SPUs: in turn, with a gap that widens, and over
+    racks if the SPUs have racks; or to the SPUs that hold the fewest."""
+    topic_rebalance: Literal["command", "join"] = "command"
+    """When topics are spread over the SPUs again: by command only, or also after an SPU joined."""
     accept_rewound: bool = False
     """Start although a shard has lost messages that controllers had read. Set it only if these
     messages are lost for good, and unset it afterwards."""
@@ -115,6 +123,9 @@ class Settings(NatsSettings):
     retention_period_s: float = Field(default=60.0, ge=1.0, le=24 * 3600.0)
     """How often controllers apply the streams' retention policies. A policy is exact to this
     period and to a 32nd of the policy's minimum."""
+    topic_retention_period_s: float = Field(default=10.0, ge=1.0, le=24 * 3600.0)
+    """How often controllers look for records that are older than their topic keeps them, or beyond
+    its size. Old records stay longer by up to a 64th of the retention, ten minutes at most."""
     watermark_period_s: float = Field(default=10.0, ge=0.1, le=3600.0)
     """How often the times that writers noted become watermarks."""
     scaling: Literal["fast", "classic", "off"] = "fast"

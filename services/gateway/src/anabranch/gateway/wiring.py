@@ -43,6 +43,9 @@ from anabranch.gateway.settings import MIB, Settings
 from anabranch.gateway.tables.open_tables import OpenTables, open_table
 from anabranch.gateway.tables.reads import EntryReads
 from anabranch.gateway.tables.updates import Updates
+from anabranch.gateway.topics.producers import OpenProducers, open_producer
+from anabranch.gateway.topics.produces import Produces
+from anabranch.gateway.topics.reads import RecordReads
 from anabranch.gateway.tunnels.stores import KnownStores
 
 PROBE_PAUSE_S = 2.0
@@ -101,6 +104,7 @@ async def _run_on(
         background = [
             group.create_task(keep("open writers", parts.writers.serve)),
             group.create_task(keep("open tables", parts.tables.serve)),
+            group.create_task(keep("open producers", parts.producers.serve)),
             group.create_task(keep("readers of groups", parts.group_readers.serve)),
             group.create_task(keep("probe", partial(_probe, client, clock, lifetime))),
         ]
@@ -129,31 +133,12 @@ def build(
     """Build the gateway's parts on an open client. The caller runs `serve` of its writers, tables
     and group readers."""
     writers = _writers(settings, client, clock, tasks)
-    limits = ChangeLimits(
-        timeout_s=settings.request_timeout_s,
-        pending_size_bytes_max=settings.pending_size_bytes_max,
-        answers_max=settings.answers_max,
-        answer_age_s_max=settings.answer_age_s_max,
-    )
-    changes, places = Changes(clock, tasks, limits), ReadPlaces(settings.readers_max)
-    reads = Reads(
-        client,
-        clock,
-        places,
-        size_bytes_max=settings.read_size_bytes_max,
-        timeout_s=settings.request_timeout_s,
-        stopping=stopping,
-    )
+    changes, places = _changes(settings, clock, tasks), ReadPlaces(settings.readers_max)
     tables = _tables(settings, client, clock, tasks)
-    entries = EntryReads(
-        tables,
-        places,
-        clock,
-        size_bytes_max=settings.read_size_bytes_max,
-        timeout_s=settings.request_timeout_s,
-    )
+    producers = _producers(settings, client, clock, tasks)
     ids = SystemIds()
     group_readers = _group_readers(settings, client, clock, ids, stopping)
+    size_bytes_max, timeout_s = settings.read_size_bytes_max, settings.request_timeout_s
     return Parts(
         settings=settings,
         client=client,
@@ -161,20 +146,56 @@ def build(
         changes=changes,
         places=places,
         appends=Appends(writers, changes),
-        reads=reads,
+        reads=Reads(
+            client,
+            clock,
+            places,
+            size_bytes_max=size_bytes_max,
+            timeout_s=timeout_s,
+            stopping=stopping,
+        ),
         tables=tables,
         updates=Updates(tables, changes),
-        entries=entries,
+        entries=EntryReads(
+            tables, places, clock, size_bytes_max=size_bytes_max, timeout_s=timeout_s
+        ),
+        producers=producers,
+        produces=Produces(producers, changes),
+        record_reads=RecordReads(
+            client,
+            clock,
+            places,
+            size_bytes_max=size_bytes_max,
+            timeout_s=timeout_s,
+            stopping=stopping,
+        ),
         group_readers=group_readers,
         ids=ids,
         keys=UsedKeys(clock, settings.answers_max, settings.answer_age_s_max),
         metrics=GatewayMetrics(
-            telemetry.metrics, lambda: len(writers), lambda: len(tables), group_readers.by_state
+            telemetry.metrics, *_open(writers, tables, producers), group_readers.by_state
         ),
         stores=KnownStores(partial(_stores, client), clock),
         tracer=telemetry.tracer,
         health=health,
     )
+
+
+def _open(
+    writers: OpenWriters, tables: OpenTables, producers: OpenProducers
+) -> tuple[Callable[[], int], Callable[[], int], Callable[[], int]]:
+    """How many of each are open."""
+    return (lambda: len(writers)), (lambda: len(tables)), (lambda: len(producers))
+
+
+def _changes(settings: Settings, clock: Clock, tasks: asyncio.TaskGroup) -> Changes:
+    limits = ChangeLimits(
+        timeout_s=settings.request_timeout_s,
+        pending_size_bytes_max=settings.pending_size_bytes_max,
+        answers_max=settings.answers_max,
+        answer_age_s_max=settings.answer_age_s_max,
+    )
+    return Changes(clock, tasks, limits)
 
 
 def _writers(
@@ -191,6 +212,13 @@ def _tables(
     idle_s, age_s_max = settings.writer_idle_s, settings.table_age_s_max
     limits = LeaseLimits("key-value tables", settings.tables_max, idle_s, age_s_max)
     return OpenTables(partial(open_table, client), clock, tasks, limits)
+
+
+def _producers(
+    settings: Settings, client: Client, clock: Clock, tasks: asyncio.TaskGroup
+) -> OpenProducers:
+    limits = LeaseLimits("producers of topics", settings.writers_max, settings.writer_idle_s)
+    return OpenProducers(partial(open_producer, client), clock, tasks, limits)
 
 
 def _group_readers(

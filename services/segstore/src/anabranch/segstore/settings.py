@@ -52,6 +52,9 @@ class SegstoreSettings(NatsSettings):
     node_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,80}$")] = ""
     """The node id of a new data directory, by which an SPU is registered; empty: it is drawn. A
     directory that has another one is refused."""
+    spu_group: str = ""
+    """The SPU group whose provisioner started the store; empty: none, and the controllers may
+    register the store as a custom SPU."""
     rack: str = ""
     """The failure domain of this machine, such as its rack or zone, over which the containers of a
     dead store are spread."""

@@ -65,7 +65,7 @@ TOPIC = Group(
         Command(
             "update",
             "topics.admin:update",
-            "Change what a topic keeps: retention, sizes, compression, deduplication.",
+            "Change the configuration of a topic: retention, sizes, compression, deduplication.",
             ("anabranch topic update orders --retention-time 3d",),
         ),
         Command(

@@ -232,7 +232,8 @@ def _change(
 
 def _look_at(client: Client, container: int) -> Callable[[], Awaitable[ContainerDescription]]:
     async def look() -> ContainerDescription:
-        return [one async for one in client.containers.list()][container]
+        found = {one.container: one async for one in client.containers.list()}
+        return found[container]
 
     return look
 

@@ -18,7 +18,7 @@ from anabranch.common.contracts.membership import ClusterOverview
 from anabranch.common.contracts.parked import ParkedDescription
 from anabranch.common.contracts.queries import NodeDescription
 from anabranch.common.contracts.spus import SpuDescription, SpuGroupDescription
-from anabranch.common.contracts.topics import PartitionDescription
+from anabranch.common.contracts.topics import PartitionDescription, TopicDescription
 from anabranch.common.errors import AnabranchError, NotFound, Unavailable
 from anabranch.common.model.objects import PartitionResolution
 from anabranch.common.runtime.clock import Clock
@@ -112,7 +112,8 @@ class ClusterView:
 
     async def _topics(self) -> Topics:
         client = await self._answering()
-        found, more = [], False
+        found: list[TopicDescription] = []
+        more = False
         async for one in client.topics.list(system=True):
             if len(found) == TOPICS_MAX:
                 more = True

@@ -88,7 +88,7 @@ GROUP_COLUMNS = (
     _number("segments"), _text("state"),
 )  # fmt: skip
 TOPIC_COLUMNS = (
-    _text("topic"), _number("online"), _text("state"), _text("why"), _text("what to do"),
+    _text("topic"), _number("online"), _text("state"), _text("why"), _text("remedy"),
 )  # fmt: skip
 MEMBER_COLUMNS = (
     _text("member"), Column("kind"), _text("state"), _number("for"), _number("containers"),
@@ -100,7 +100,7 @@ WORK_COLUMNS = (
 
 
 def panes(snapshot: Snapshot) -> Sequence[Pane]:
-    """All panes, in the order of the screen; that of the topics only if there are any."""
+    """All panes, in the order of the screen; the topics only if there are any."""
     found = snapshot.topics
     topics = found.value is not None and (found.value.count > 0 or found.value.troubled > 0)
     shown = [view for view in _PANES if view is not View.TOPICS or topics]

@@ -147,7 +147,7 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class TopicLine:
     """A topic, one of its partitions, or an SPU that needs attention. `online`: partitions;
-    `remedy`: what to do."""
+    `remedy`: how to end it."""
 
     about: str
     state: str
@@ -159,8 +159,8 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What needs attention of the topics. `count`: all topics; `is_whole` False: at least so many.
-    `troubled`: the lines that there would be without a limit."""
+    """The topics, partitions and SPUs that need attention. `count`: all topics; `is_whole` False: at
+    least so many. `troubled`: the lines that there would be without a limit."""
 
     lines: Sequence[TopicLine] = ()
     count: int = 0

@@ -1,4 +1,4 @@
-"""The topics, partitions and SPUs that need attention, with the reason and what to do.
+"""The topics, partitions and SPUs that need attention, with the reason and a remedy.
 
 One refresh asks for one page of topics and of SPUs, and for the partitions of a few of the topics
 that have some which are not online.
@@ -18,7 +18,7 @@ MORE_SPUS = "start or register more SPUs"
 
 
 async def ask_topics(client: Client, limit: int) -> Topics:
-    """What needs attention, at most `limit` lines. Raises Unavailable."""
+    """The things that need attention, at most `limit` lines. Raises Unavailable."""
     page = await client.topics.page(system=True)
     spus = await client.spus.page()
     lacking = [one.topic for one in page.topics if _lacks(one)]
@@ -66,7 +66,7 @@ def spu_lines(found: Sequence[SpuDescription]) -> Iterator[TopicLine]:
     """The SPUs that are not online, and the stores that were refused."""
     for one in found:
         if one.refused:
-            remedy = "`anabranch spu register`, or stop it"
+            remedy = "register it, or stop its store"
             yield TopicLine(f"SPU {one.name}", "refused", "it is not registered", remedy)
         elif one.resolution is not SpuResolution.ONLINE and not one.deleting:
             never = one.resolution is SpuResolution.INIT

@@ -122,7 +122,7 @@ def delete(
 ) -> int:
     """Delete topics with all their records and the offsets of their consumers.
 
-    Their names are free at once; what they hold is deleted in the background.
+    Their names are free at once; their records are deleted in the background.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def add_partitions(
         try:
             changed = await client.topics.add_partitions(topic, count, wait_s=waiting.seconds)
         except TopicNotFound as error:
-            raise TopicNotFound(f'topic "{topic}" not found', **error.fields) from error
+            raise TopicNotFound(f'topic "{topic}" not found', topic=topic) from error
         first = changed.partition_count - count
         found = [one for one in await client.topics.partitions(topic) if one.partition >= first]
         if output.for_programs:
@@ -237,7 +237,7 @@ def add_partitions(
 def update(
     topic: str, /, *, options: KeepingOptions = _SAME, connection: Connection = _HERE
 ) -> None:
-    """Change what a topic keeps: retention, sizes, compression, deduplication.
+    """Change the configuration of a topic: retention, sizes, compression, deduplication.
 
     Records keep their numbers, and stored blocks their codec.
     """
@@ -267,7 +267,7 @@ def rebalance(
 ) -> None:
     """Spread the leaders and replicas of topics over the SPUs that are online.
 
-    The moves continue after the command, a few at a time; repeat it to see what is left.
+    The moves continue after the command, a few at a time; repeat it to see the moves that are left.
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ class Extent:
     "Start so many records before the end of each partition."
     start: str | None = None
     (
-        "Start at this record number in each partition, or at a time such as 2026-11-20T12:00 (UTC, "
-        "or with an offset)."
+        "Start at this record number in each partition, or at a time such as 2026-11-20T12:00 "
+        "(UTC, or with an offset)."
     )
     end: Count = None
     "End behind this record number in each partition."
@@ -67,6 +67,9 @@ class Extent:
     "Only this partition; may be repeated."
     all_partitions: Annotated[bool, Parameter(name=("--all-partitions", "-A"), negative="")] = False
     "All partitions, also those that are added meanwhile: the default."
+
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    "Both mean the same: no record can be read before every in-sync copy has it."
 
     def first(self) -> ConsumeStart:
         """Raises CycloptsError for options that contradict each other."""
@@ -131,7 +134,6 @@ def consume(
     *,
     extent: Extent = _FROM_THE_END,
     consumer: Annotated[str | None, Parameter(name=("--consumer", "-c"))] = None,
-    isolation: Literal["read-committed", "read-uncommitted"] = "read-committed",
     output: RecordOutput = _TEXT,
     address: ClusterAddress = _HERE,
 ) -> None:
@@ -145,8 +147,6 @@ def consume(
     consumer
         Resume behind the records that a consumer of this name has printed before, and commit the
         printed ones under it. --start wins over its offsets.
-    isolation
-        Both mean the same: no record can be read before every in-sync copy has it.
     """
     output.check()
     start = extent.first()
@@ -154,7 +154,7 @@ def consume(
     async def perform() -> None:
         async with session_on(address.target.address) as session:
             if sys.stderr.isatty() and sys.stdout.isatty():
-                print(f"Consuming records from '{topic}' {start.text}", file=sys.stderr)
+                _tell(f"Consuming records from '{topic}' {start.text}")
             following = Consuming(consumer, extent, SystemClock())
             batches = following.batches(_opened(session.client, topic, start, extent, consumer))
             destination = Destination(None)
@@ -171,6 +171,7 @@ def _opened(
         partitions=extent.partition or None,
         start=start.offset,
         until_end=extent.disable_continuous,
+        isolation=extent.isolation,
         name=name,
         commit=None if name is None else "manual",
     )
@@ -236,7 +237,12 @@ async def _next(consumer: TopicConsumer[bytes]) -> RecordBatch | None:
         try:
             return await consumer.next_batch()
         except RecordEvicted as error:
-            print(f"warning: {error}", file=sys.stderr)
+            _tell(f"warning: {error}")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def _size_of(batch: RecordBatch) -> tuple[int, int]:

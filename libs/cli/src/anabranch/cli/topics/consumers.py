@@ -29,7 +29,7 @@ def list_all(
     topic
         Only the offsets in this topic.
     consumer
-        Only those of this consumer.
+        Only the offsets of this consumer.
     """
 
     async def perform(client: Client, output: Output) -> None:

@@ -30,8 +30,8 @@ def _check_codec(_type: object, codec: str | None) -> None:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class KeepingOptions:
-    """What a topic keeps, and how. Omitted options keep their present values, or the defaults of a
-    new topic."""
+    """How long a topic keeps records, and how. Omitted options keep their present values, or the
+    defaults of a new topic."""
 
     retention_time: str | None = None
     "Keep records at least so long, e.g. 12h, 3d; a new topic keeps them for 7d."

@@ -6,6 +6,7 @@ it sends records as they arrive, and succeeds only when all of them are durable.
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,19 +35,42 @@ def _check_codec(_type: object, codec: str | None) -> None:
         raise ValueError("use none or zstd")
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProduceOptions:
+    """How the input becomes records, and where they go."""
+
+    raw: Annotated[bool, Parameter(negative="")] = False
+    "The whole input is one record; otherwise each line is one."
+    key: str | None = None
+    "The key of all records."
+    key_separator: str | None = None
+    r"Each line is a key, this text and the value, e.g. '\t'; an empty key means none."
+    partition: Annotated[int | None, Parameter(name=("--partition", "-p"))] = None
+    "Send all records to this partition, whatever their keys are."
+    compression: Annotated[str | None, Parameter(validator=_check_codec)] = None
+    "none or zstd; by default the codec of the topic."
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    "Both mean the same: a record is acknowledged when every in-sync copy has it."
+
+    @property
+    def input(self) -> InputOptions:
+        form = Format.WHOLE if self.raw else Format.LINES
+        return InputOptions(format=form, key=self.key, key_separator=self.key_separator)
+
+
+_LINES = ProduceOptions()
+
+
 def produce(
     topic: str,
+    /,
     file: Annotated[Path | None, Parameter(name=("--file", "-f"))] = None,
     *,
-    raw: Annotated[bool, Parameter(negative="")] = False,
-    key: str | None = None,
-    key_separator: str | None = None,
-    partition: Annotated[int | None, Parameter(name=("--partition", "-p"))] = None,
-    compression: Annotated[str | None, Parameter(validator=_check_codec)] = None,
-    isolation: Literal["read-committed", "read-uncommitted"] = "read-committed",
+    options: ProduceOptions = _LINES,
     connection: Connection = _HERE,
 ) -> None:
-    r"""Produce records to a topic: the lines of standard input or of a file.
+    """Produce records to a topic: the lines of standard input or of a file.
 
     Records with a key go to the partition of their key, the others to all partitions in turn. The
     command succeeds only when all records are durable.
@@ -55,30 +79,16 @@ def produce(
     ----------
     file
         The file with the records; by default standard input.
-    raw
-        The whole input is one record; otherwise each line is one.
-    key
-        The key of all records.
-    key_separator
-        Each line is a key, this text and the value, e.g. '\t'; an empty key means none.
-    partition
-        Send all records to this partition, whatever their keys are.
-    compression
-        none or zstd; by default what the topic asks for.
-    isolation
-        Both mean the same: a record is acknowledged when every in-sync copy has it.
     """
-    form = Format.WHOLE if raw else Format.LINES
-    options = InputOptions(format=form, key=key, key_separator=key_separator)
-    options.parser()  # refuses a wrong command line before it connects
+    options.input.parser()  # refuses a wrong command line before it connects
 
     async def perform(client: Client, output: Output) -> None:
-        async with client.topics.producer(topic, compression=compression) as producer:
-            sink = RecordSink(producer, partition)
-            if file is None and not raw and _is_interactive(output):
-                await _converse(options.parser(), sink)
+        async with client.topics.producer(topic, compression=options.compression) as producer:
+            sink = RecordSink(producer, options.partition)
+            if file is None and not options.raw and _is_interactive(output):
+                await _converse(options.input.parser(), sink)
                 return
-            await pour(file, options, sink)
+            await pour(file, options.input, sink)
         output.done(
             f'produced {counted(sink.events, "record")} to "{topic}"',
             {"topic": topic, "records": sink.events, "bytes": sink.size_bytes},

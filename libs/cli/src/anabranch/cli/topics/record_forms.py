@@ -20,7 +20,7 @@ FIELDS = (
 )  # fmt: skip
 NO_KEY = "null"
 DUMP_WIDTH = 16
-_FLUVIO_FIELD = re.compile(r"\{\{\s*(" + "|".join(FIELDS) + r")\s*\}\}")
+_FLUVIO_FIELD = re.compile(r"\{\{\s*([a-z_0-9]+)\s*\}\}")
 
 
 Form = Callable[[Sequence[Record]], bytes]

@@ -187,7 +187,7 @@ def _stored(store: NodeDescription | None) -> tuple[str, ...]:
 
 
 def record(spu: SpuDescription | None, store: NodeDescription | None) -> Mapping[str, object]:
-    """The store's fields, as `segstore list` has them, and those of the SPU."""
+    """The store's fields, as `segstore list` has them, and the fields of the SPU."""
     name = spu.name if spu is not None else store.node_id if store is not None else ""
     told: dict[str, object] = {"node_id": name, "live": False}
     if store is not None:

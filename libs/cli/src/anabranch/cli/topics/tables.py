@@ -1,6 +1,6 @@
 """Topics, partitions, consumers, SPUs and SPU groups as rows and records. Pure.
 
-The columns are those of Fluvio's command, so that its users find what they look for.
+The columns have the names and the order of Fluvio's command.
 """
 
 from collections.abc import Sequence

@@ -11,79 +11,43 @@ and in a temporary directory, which is removed afterwards.
 
 import asyncio
 import contextlib
+import math
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from anabranch.cli.up import plan
 from anabranch.cli.up.binaries import find_programs
-from anabranch.cli.up.choices import NATS_COUNTS, REPLICATION_MAX, Log, Wish
+from anabranch.cli.up.choices import Wish
 from anabranch.cli.up.credentials import kept_credentials
-from anabranch.cli.up.directory import DataDirectory, Endpoints, claim, numbered
+from anabranch.cli.up.directory import STORES, DataDirectory, Endpoints, claim, numbered
 from anabranch.cli.up.parts import (
     CONTROLLER,
-    SEGSTORE,
     ClusterPlan,
     NatsPorts,
     PartSpec,
     cluster_parts,
 )
 from anabranch.cli.up.ports import choose_port
+from anabranch.cli.up.provisioning import ProcessProvisioner, ensure_main, keep_provisioned
+from anabranch.cli.up.settings import STORE_COUNT_MAX, UpSettings, check, check_replication
+from anabranch.cli.up.stores import SEGSTORE, KnownStores, StoreSpec, known_in, stores_at_start
 from anabranch.cli.up.supervisor import States, Supervisor
-from anabranch.common.errors import InvalidSetting, Unavailable
-from anabranch.common.runtime.addresses import is_base_url
+from anabranch.client import connect
+from anabranch.common.errors import DirectoryUnusable, Unavailable
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import Rng, new_password, system_rng
 from anabranch.common.runtime.nats_target import NatsTarget
-from anabranch.common.storage.location import MemoryLocation, parse_location
 
 READY_SECONDS_MAX = 90.0
-CONTAINER_COUNT_MAX = 1024
-STORE_COUNT_MAX = 16
-CONTROLLER_COUNT_MAX = 8
 REDIS_SOCKET = "redis.sock"
 SOCKET_PATH_SIZE_MAX = 100
 """Bytes; the kernel's limit is 107."""
 SHORT_PATH_SIZE_MAX = 50
-
-
-@dataclass(frozen=True, slots=True)
-class UpSettings:
-    """The settings of an embedded cluster. Port 0 means any free one.
-
-    Without a `data_dir` the cluster is ephemeral and keeps no data.
-    """
-
-    data_dir: Path | None
-    nats_port: int = 0
-    segstore_port: int = 0
-    gateway_port: int = 0
-    container_count: int = 4
-    tier2_url: str = ""
-    """Empty: a directory in `data_dir`."""
-    otlp_endpoint: str = ""
-    """The collector of the services' traces and metrics; empty for none."""
-    store_count: int = 1
-    """The number of segment stores; all but the first take any free port."""
-    redis: bool = True
-    """Whether to start Redis if its program is found; without it, controllers share work by
-    rendezvous.
-    """
-    controller_count: int = 1
-    nats_count: int | None = None
-    """The number of NATS servers; None: that of the data directory, one for a new one."""
-    log: Log | None = None
-    """The place of the containers' logs; None: that of the data directory, `journal` for a new
-    one."""
-    replication: int | None = None
-    """The number of stores that have a copy of each log; None: that of the data directory, whose
-    logs have no copies unless this was chosen."""
-
-    @property
-    def ephemeral(self) -> bool:
-        return self.data_dir is None
 
 
 class EmbeddedCluster:
@@ -97,6 +61,8 @@ class EmbeddedCluster:
         self._watch = watch
         self._ready = asyncio.Event()
         self._supervisor: Supervisor | None = None
+        self.spu_trouble = ""
+        """Why the processes cannot follow the SPU groups now; "" if they do."""
         self.redis_url = ""
         """The URL of Redis; empty without Redis."""
 
@@ -124,13 +90,15 @@ class EmbeddedCluster:
 
     def segstore_pids(self) -> list[int]:
         """The process ids of the running segment stores."""
-        names = numbered(SEGSTORE, len(self._endpoints.segstores))
-        return [pid for name in names for pid in self.pids(name)]
+        return self._pids_of(SEGSTORE)
 
     def controller_pids(self) -> list[int]:
         """The process ids of the running controllers."""
+        return self._pids_of(CONTROLLER)
+
+    def _pids_of(self, kind: str) -> list[int]:
         assert self._supervisor is not None, "the cluster is not supervised yet"
-        parts = [name for name in self._supervisor.states if name.startswith(CONTROLLER)]
+        parts = [name for name in self._supervisor.states if name.startswith(kind)]
         return [pid for name in parts for pid in self.pids(name)]
 
     def pids(self, part: str) -> list[int]:
@@ -152,6 +120,17 @@ class EmbeddedCluster:
 
     def supervise(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+
+    def note_stores(self, known: KnownStores, endpoints: Sequence[str]) -> None:
+        """Keep the stores for the next start, and publish their endpoints."""
+        self._directory.write(self._directory.root / STORES, known.as_text())
+        self._endpoints = replace(self._endpoints, segstores=tuple(endpoints))
+        if self._ready.is_set():
+            self._directory.publish(self._endpoints)
+
+    def note_trouble(self, trouble: str) -> None:
+        """Note why the processes cannot follow the SPU groups; "": they do."""
+        self.spu_trouble = trouble
 
     def changed(self, states: States) -> None:
         """Publish the endpoints when everything is ready for the first time, and notify the
@@ -175,24 +154,75 @@ async def embedded_cluster(
     Raises InvalidSetting, DirectoryInUse, DirectoryUnusable, FormatTooNew, PortInUse,
     BinaryNotFound before any part starts; Unavailable if a part cannot be kept running.
     """
-    _check(settings)
+    check(settings)
     with (
         _root(settings) as root,
         claim(root, _wish(settings)) as directory,
         place_for_sockets(directory.folder("run")) as sockets,
     ):
-        _check_replication(directory.choices.replication, settings.store_count)
-        drawn = await _plan(settings, directory, sockets, system_rng())
+        known = _known_stores(directory)
+        stores = _stores_at_start(settings, known)
+        check_replication(directory.choices.replication, len(stores))
+        ports = _Ports(system_rng())
+        drawn = await _plan(settings, directory, sockets, ports, stores)
         endpoints = Endpoints(drawn.nats_url, drawn.segstore_endpoints, drawn.gateway_url)
         cluster = EmbeddedCluster(directory, endpoints, watch)
         cluster.redis_url = drawn.redis_url
         supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
         cluster.supervise(supervisor)
+        works: list[Callable[[], Coroutine[None, None, None]]] = []
+        if not settings.ephemeral:
+            managed = tuple(store for store in stores if store.name)
+            cluster.note_stores(KnownStores(known.custom, managed), drawn.segstore_endpoints)
+            provisioner = ProcessProvisioner(
+                drawn, known, supervisor, ports.take, cluster.note_stores
+            )
+            works.append(partial(_provision, cluster, provisioner, known, stores, settings))
         try:
-            async with _supervised(supervisor):
+            async with _supervised(supervisor, works):
                 yield cluster
         finally:
             directory.withdraw()
+
+
+def _known_stores(directory: DataDirectory) -> KnownStores:
+    """The stores of the data directory. Raises DirectoryUnusable."""
+    text = directory.kept_stores()
+    if text is None:
+        made = takewhile(directory.has_node_id, numbered(SEGSTORE, STORE_COUNT_MAX))
+        return KnownStores(custom=tuple(made))
+    try:
+        return known_in(text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DirectoryUnusable(
+            "the list of the segment stores cannot be read",
+            remedy="restore it from a backup of the data directory",
+            path=str(directory.root / STORES),
+        ) from error
+
+
+def _stores_at_start(settings: UpSettings, known: KnownStores) -> tuple[StoreSpec, ...]:
+    if settings.ephemeral:  # its one store keeps nothing, and cannot be replaced
+        return (StoreSpec(SEGSTORE),)
+    return stores_at_start(known, settings.store_count)
+
+
+async def _provision(
+    cluster: EmbeddedCluster,
+    provisioner: ProcessProvisioner,
+    known: KnownStores,
+    stores: Sequence[StoreSpec],
+    settings: UpSettings,
+) -> None:
+    """Follow the SPU groups once the cluster is ready."""
+    await cluster.wait_ready(math.inf)
+    await keep_provisioned(
+        lambda: connect(cluster.nats),
+        provisioner,
+        lambda client: ensure_main(client, known, stores, settings.store_count),
+        cluster.note_trouble,
+        SystemClock(),
+    )
 
 
 def _wish(settings: UpSettings) -> Wish:
@@ -210,8 +240,11 @@ def _root(settings: UpSettings) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Run the supervisor beside the block, and stop it in order after the block."""
+async def _supervised(
+    supervisor: Supervisor, works: Sequence[Callable[[], Coroutine[None, None, None]]] = ()
+) -> AsyncIterator[None]:
+    """Run the supervisor and other works beside the block. After the block, cancel the works, and
+    stop the supervisor in order."""
     down = asyncio.Event()
 
     async def run() -> None:
@@ -223,9 +256,12 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(run())
+            tasks = [group.create_task(work()) for work in works]
             try:
                 yield
             finally:
+                for task in tasks:
+                    task.cancel()
                 supervisor.request_stop()
                 await down.wait()
     except BaseExceptionGroup as failures:
@@ -267,9 +303,12 @@ class _Ports:
 
 
 async def _plan(
-    settings: UpSettings, directory: DataDirectory, sockets: Path, rng: Rng
+    settings: UpSettings,
+    directory: DataDirectory,
+    sockets: Path,
+    ports: _Ports,
+    stores: tuple[StoreSpec, ...],
 ) -> ClusterPlan:
-    ports = _Ports(rng)
     nats_port = ports.take(settings.nats_port)
     segstore_port = ports.take(settings.segstore_port)
     gateway_port = ports.take(settings.gateway_port)
@@ -278,7 +317,8 @@ async def _plan(
     return ClusterPlan(
         redis_program=programs.redis,
         redis_socket=sockets / REDIS_SOCKET,
-        more_segstore_ports=tuple(ports.take() for _ in range(settings.store_count - 1)),
+        stores=stores,
+        more_segstore_ports=tuple(ports.take() for _ in stores[1:]),
         controller_count=settings.controller_count,
         directory=directory,
         nats_program=programs.nats,
@@ -296,95 +336,3 @@ async def _plan(
         ephemeral=settings.ephemeral,
         otlp_endpoint=settings.otlp_endpoint,
     )
-
-
-def _check(settings: UpSettings) -> None:
-    for name, port in (
-        ("nats-port", settings.nats_port),
-        ("segstore-port", settings.segstore_port),
-        ("gateway-port", settings.gateway_port),
-    ):
-        if not 0 <= port <= 65535:
-            raise InvalidSetting("port is out of range", setting=name, port=port)
-    if settings.otlp_endpoint and not is_base_url(settings.otlp_endpoint):
-        raise InvalidSetting(
-            "the OTLP endpoint is not a URL",
-            remedy="write it as http://127.0.0.1:4318",
-            setting="otlp-endpoint",
-        )
-    if not 1 <= settings.container_count <= CONTAINER_COUNT_MAX:
-        raise InvalidSetting(
-            f"container count must be 1 to {CONTAINER_COUNT_MAX}", count=settings.container_count
-        )
-    if not 1 <= settings.store_count <= STORE_COUNT_MAX:
-        raise InvalidSetting(
-            f"a cluster on one machine has 1 to {STORE_COUNT_MAX} stores",
-            count=settings.store_count,
-        )
-    if not 1 <= settings.controller_count <= CONTROLLER_COUNT_MAX:
-        raise InvalidSetting(
-            f"a cluster on one machine has 1 to {CONTROLLER_COUNT_MAX} controllers",
-            count=settings.controller_count,
-        )
-    if settings.nats_count not in (None, *NATS_COUNTS):
-        raise InvalidSetting(
-            "a cluster on one machine has 1 or 3 NATS servers", count=settings.nats_count
-        )
-    if settings.replication is not None:
-        _check_replicas(settings, settings.replication)
-    if settings.ephemeral and settings.log == "jetstream":
-        raise InvalidSetting(
-            "an ephemeral cluster keeps no logs, so none can be in JetStream",
-            remedy="omit --log or --ephemeral",
-        )
-    if settings.ephemeral and settings.store_count > 1:
-        raise InvalidSetting(
-            "several stores cannot share a tier 2 in memory",
-            remedy="omit --spus or --ephemeral",
-        )
-    if settings.tier2_url:
-        _check_tier2(settings)
-
-
-def _check_replicas(settings: UpSettings, replication: int) -> None:
-    if not 1 <= replication <= REPLICATION_MAX:
-        raise InvalidSetting(
-            f"a log has 1 to {REPLICATION_MAX} replicas", setting="replication", count=replication
-        )
-    if settings.log is not None:
-        raise InvalidSetting(
-            "logs with replicas are in the journals of several stores",
-            remedy="omit --log or --replication",
-            log=settings.log,
-        )
-    if settings.ephemeral:
-        raise InvalidSetting(
-            "an ephemeral cluster keeps no logs, so none has replicas",
-            remedy="omit --replication or --ephemeral",
-        )
-    _check_replication(replication, settings.store_count)
-
-
-def _check_replication(replication: int, store_count: int) -> None:
-    """Raises InvalidSetting if there are fewer stores than replicas of each log."""
-    if store_count < replication:
-        raise InvalidSetting(
-            f"each log has {replication} replicas, which need as many stores",
-            remedy=f"start the cluster with --spus {replication} or more",
-            replication=replication,
-            stores=store_count,
-        )
-
-
-def _check_tier2(settings: UpSettings) -> None:
-    if settings.ephemeral:
-        raise InvalidSetting(
-            "an ephemeral cluster keeps nothing, not even in tier 2",
-            remedy="omit --tier2 or --ephemeral",
-        )
-    if isinstance(parse_location(settings.tier2_url), MemoryLocation):
-        raise InvalidSetting(
-            "a durable cluster needs a durable tier 2",
-            remedy="name a directory or a bucket, or use --ephemeral",
-            tier2=settings.tier2_url,
-        )

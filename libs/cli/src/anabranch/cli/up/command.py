@@ -15,9 +15,10 @@ from cyclopts import Parameter
 
 from anabranch.cli.target import DATA_DIR_DEFAULT
 from anabranch.cli.up.choices import Log
-from anabranch.cli.up.cluster import EmbeddedCluster, UpSettings, embedded_cluster
+from anabranch.cli.up.cluster import EmbeddedCluster, embedded_cluster
 from anabranch.cli.up.progress import Place, Progress
 from anabranch.cli.up.registration import Registration, registered
+from anabranch.cli.up.settings import UpSettings
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.clock import SystemClock
 
@@ -68,7 +69,7 @@ def up(
     ports: Ports = _ANY_PORTS,
     container_count: int = 4,
     otlp_endpoint: str = "",
-    spus: Annotated[int, Parameter(name=("--spus", "--stores"))] = 1,
+    spus: Annotated[int | None, Parameter(name=("--spus", "--stores"))] = None,
     controllers: int = 1,
     nats: int | None = None,
     logs: Logs = _USUAL_LOGS,
@@ -91,7 +92,8 @@ def up(
     otlp_endpoint
         Collector for traces and metrics (OTLP over HTTP), as http://host:4318.
     spus
-        Number of segment stores; they share tier 2 and the containers.
+        Number of segment stores, the SPUs of the SPU group main (1, or as many as there were); they
+        share tier 2 and the containers. `anabranch spg scale` changes it while the cluster runs.
     controllers
         Number of controllers; if one dies, the others take over its work.
     nats
@@ -148,7 +150,11 @@ async def _run(settings: UpSettings, context: str, as_json: bool) -> None:
             if not cluster.redis_url:
                 progress.remark("redis", _why_without_redis(settings))
             progress.will_serve(_place(settings, cluster, registration))
+            trouble = ""
             while not stop.is_set():
+                if cluster.spu_trouble != trouble:
+                    trouble = cluster.spu_trouble
+                    progress.remark("spu groups", trouble or "followed")
                 progress.tick()
                 await _wait(stop, TICK_S)
         progress.stopped()

@@ -6,6 +6,7 @@ endpoints.json    addresses for clients; exists while the cluster is ready, unti
 nats-credentials.json  the NATS server's login; drawn once, kept afterwards
 nats/ segstore/   the state of record (tier 2 is segstore/tier2; the controller exports to it too);
                   further servers and stores have nats-2/, segstore-2/ …
+spus.json         the segment stores, and the SPUs that they are (see `stores`)
 logs/ run/        files that may be deleted; run/segstore-2.pid holds that part's process id
 
 The directory belongs to one user: other users of the machine cannot enter it. Every file that a
@@ -39,7 +40,10 @@ from anabranch.common.runtime.addresses import ENDPOINTS_FILE
 PRIVATE = 0o700
 _FOLDERS = ("segstore", "logs", "run")
 NATS_CREDENTIALS = "nats-credentials.json"
-_FILES = ("format", "lock", ENDPOINTS_FILE, NATS_CREDENTIALS)
+STORES = "spus.json"
+NODE_ID_FILE = "node-id"
+"""In the folder of a segment store, which writes it at its first start."""
+_FILES = ("format", "lock", ENDPOINTS_FILE, NATS_CREDENTIALS, STORES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,19 @@ class DataDirectory:
             write_durably(path, text.encode(), 0o600)
         except OSError as error:
             raise _unusable(self.root, error) from error
+
+    def kept_stores(self) -> str | None:
+        """The content of spus.json; None if there is none. Raises DirectoryUnusable."""
+        try:
+            return (self.root / STORES).read_text()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(self.root, error) from error
+
+    def has_node_id(self, part: str) -> bool:
+        """Whether a store has kept its node id in this folder."""
+        return (self.folder(part) / NODE_ID_FILE).exists()
 
     def publish(self, endpoints: Endpoints) -> None:
         """Write endpoints.json, whole or not at all. Idempotent."""

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from anabranch.cli.up.cluster import EmbeddedCluster
 from anabranch.cli.up.directory import numbered
-from anabranch.cli.up.parts import SEGSTORE, PartSpec
+from anabranch.cli.up.parts import PartSpec
+from anabranch.cli.up.stores import SEGSTORE
 
 _WAIT = 'while [ -e "$0" ]; do sleep 0.05; done; exec "$@"'
 

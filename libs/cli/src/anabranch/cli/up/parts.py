@@ -13,13 +13,14 @@ from urllib.parse import quote
 from anabranch.cli.up import nats_config
 from anabranch.cli.up.directory import DataDirectory, numbered
 from anabranch.cli.up.ports import LOOPBACK
+from anabranch.cli.up.stores import SEGSTORE, StoreSpec
 from anabranch.common.runtime.nats_target import Login
 from anabranch.common.runtime.port_file import PORT_FILE_VARIABLE
 
 NATS = "nats"
 CONTROLLER = "controller"
-SEGSTORE = "segstore"
 REDIS = "redis"
+GATEWAY = "gateway"
 REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 
 
@@ -85,6 +86,8 @@ class PartSpec:
     """The file in which users find the process id while the process runs."""
     irreplaceable: bool = False
     """The process alone holds its data, so a restart cannot bring it back."""
+    expendable: bool = False
+    """The cluster goes on if the process cannot be kept running."""
 
     @property
     def folder(self) -> Path | None:
@@ -110,6 +113,8 @@ class ClusterPlan:
     otlp_endpoint: str = ""
     more_segstore_ports: tuple[int, ...] = ()
     """The ports of further segment stores; all share one tier 2."""
+    stores: tuple[StoreSpec, ...] = ()
+    """The segment stores in the order of their ports; (): stores that draw their node ids."""
     controller_count: int = 1
     nats_monitor_port: int = 8222
     """The port on which NATS reports its configuration, for the controller's check."""
@@ -153,8 +158,10 @@ class ClusterPlan:
         return ",".join(server.monitor_url for server in self.nats_servers)
 
     @property
-    def segstore_endpoint(self) -> str:
-        return f"{LOOPBACK}:{self.segstore_port}"
+    def segstores(self) -> tuple[StoreSpec, ...]:
+        """The segment stores, in the order of their endpoints."""
+        drawn = numbered(SEGSTORE, 1 + len(self.more_segstore_ports))
+        return self.stores or tuple(StoreSpec(part) for part in drawn)
 
     @property
     def segstore_endpoints(self) -> tuple[str, ...]:
@@ -173,11 +180,8 @@ def cluster_parts(plan: ClusterPlan) -> tuple[PartSpec, ...]:
     """
     redis = [] if plan.redis_program is None else [_redis(plan, plan.redis_program)]
     controllers = [_controller(plan, name) for name in numbered(CONTROLLER, plan.controller_count)]
-    endpoints = plan.segstore_endpoints
-    stores = [
-        _segstore(plan, name, endpoint)
-        for name, endpoint in zip(numbered(SEGSTORE, len(endpoints)), endpoints, strict=True)
-    ]
+    placed = zip(plan.segstores, plan.segstore_endpoints, strict=True)
+    stores = [store_part(plan, store, endpoint) for store, endpoint in placed]
     return (*_nats_servers(plan), *redis, *controllers, *stores, _gateway(plan))
 
 
@@ -249,12 +253,15 @@ def _controller(plan: ClusterPlan, name: str) -> PartSpec:
     )
 
 
-def _segstore(plan: ClusterPlan, name: str, endpoint: str) -> PartSpec:
+def store_part(plan: ClusterPlan, store: StoreSpec, endpoint: str) -> PartSpec:
+    """The process of a segment store."""
     part = _service(
         plan,
-        name,
+        store.part,
         {
-            "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder(name)),
+            **dict(store.env),
+            **_spu_variables(store),
+            "ANABRANCH_SEGSTORE_DATA_DIR": str(plan.directory.folder(store.part)),
             "ANABRANCH_SEGSTORE_TIER2_URL": plan.tier2_url,
             **_log_variables(plan),
             **_nats_variables(plan, "SEGSTORE"),
@@ -264,6 +271,20 @@ def _segstore(plan: ClusterPlan, name: str, endpoint: str) -> PartSpec:
         program=SEGSTORE,
     )
     return replace(part, irreplaceable=plan.ephemeral)
+
+
+def _spu_variables(store: StoreSpec) -> dict[str, str]:
+    """The variables of a store about the SPU that it is; none if it is a custom one."""
+    if not store.name:
+        return {}
+    variables = {
+        "ANABRANCH_SEGSTORE_NODE_ID": store.name,
+        "ANABRANCH_SEGSTORE_SPU_GROUP": store.group,
+        "ANABRANCH_SEGSTORE_RACK": store.rack,
+    }
+    if store.storage_size_bytes:
+        variables["ANABRANCH_SEGSTORE_TOPIC_STORAGE_SIZE_BYTES"] = str(store.storage_size_bytes)
+    return variables
 
 
 def _log_variables(plan: ClusterPlan) -> dict[str, str]:
@@ -293,7 +314,7 @@ def _replication_variables(plan: ClusterPlan) -> dict[str, str]:
 def _gateway(plan: ClusterPlan) -> PartSpec:
     return _service(
         plan,
-        "gateway",
+        GATEWAY,
         {
             **_nats_variables(plan, "GATEWAY"),
             "ANABRANCH_GATEWAY_BIND": f"{LOOPBACK}:{plan.gateway_port}",

@@ -137,20 +137,29 @@ def next_actions(
     stopping: bool,
     now: float,
     irreplaceable: Collection[str] = (),
+    expendable: Collection[str] = (),
+    retired: Collection[str] = (),
 ) -> list[Action]:
     """The next actions.
 
     `needs` names the parts in start order, each with the parts without most of which it cannot
-    become ready. The data of an `irreplaceable` part ends with its process.
+    become ready. The data of an `irreplaceable` part ends with its process. The cluster goes on
+    without an `expendable` part, which is tried again for ever. A `retired` part stops for good.
     """
     if stopping:
         return _next_stop(list(needs), states, now)
     actions: list[Action] = []
     for part, needed in needs.items():
+        if part in retired:
+            actions += _next_stop([part], states, now)
+            continue
         others = [states[other] for other in needed]
         action = _next_for_part(part, states[part], others, now)
         if part in irreplaceable and states[part].phase is Phase.BACKING_OFF:
             action = GiveUp(part)
+        if isinstance(action, GiveUp) and part in expendable:
+            rested = now - states[part].since >= back_off_seconds(states[part])
+            action = Start(part) if rested else None
         if action is not None:
             actions.append(action)
     return actions

@@ -33,7 +33,7 @@ class Supervisor:
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._needs = {spec.name: spec.needs for spec in specs}
-        self._irreplaceable = frozenset(spec.name for spec in specs if spec.irreplaceable)
+        self._retired: set[str] = set()
         self._clock = clock
         self._on_change = on_change
         self._states = {spec.name: plan.PartState() for spec in specs}
@@ -55,6 +55,25 @@ class Supervisor:
         """The process id of a running part, or none."""
         child = self._children.get(part)
         return [child.pid] if child is not None and child.end is None else []
+
+    def add(self, spec: PartSpec, before: str = "") -> None:
+        """Take in another part, which stops after the part `before`; "": which stops first."""
+        assert spec.name not in self._specs, "the part is supervised already"
+        names = list(self._specs)
+        at = names.index(before) if before in self._specs else len(names)
+        specs = {**self._specs, spec.name: spec}
+        self._specs = {name: specs[name] for name in (*names[:at], spec.name, *names[at:])}
+        self._needs = {name: found.needs for name, found in self._specs.items()}
+        states = {**self._states, spec.name: plan.PartState()}
+        self._states = {name: states[name] for name in self._specs}
+        self._probe_due[spec.name] = 0.0
+        self._turn.set()
+
+    def retire(self, part: str) -> None:
+        """Stop the part, and then forget it. Idempotent."""
+        if part in self._specs:
+            self._retired.add(part)
+            self._turn.set()
 
     def request_stop(self) -> None:
         """Stop the parts in order. Idempotent."""
@@ -91,12 +110,25 @@ class Supervisor:
             self._states,
             stopping=self._stopping,
             now=self._clock.monotonic(),
-            irreplaceable=self._irreplaceable,
+            irreplaceable=self._named(lambda spec: spec.irreplaceable),
+            expendable=self._named(lambda spec: spec.expendable),
+            retired=self._retired,
         )
         for action in actions:
             await self._perform(action)
+        self._forget_retired()
         if self._states != before:
             self._on_change(self.states)
+
+    def _named(self, chosen: Callable[[PartSpec], bool]) -> frozenset[str]:
+        return frozenset(name for name, spec in self._specs.items() if chosen(spec))
+
+    def _forget_retired(self) -> None:
+        for part in list(self._retired):
+            if self._states[part].phase is plan.Phase.DOWN:
+                self._retired.remove(part)
+                for known in (self._specs, self._needs, self._states, self._probe_due):
+                    del known[part]
 
     async def _rest(self) -> None:
         """Wait until the next turn; a request to stop and an answer end the wait, once."""
@@ -132,7 +164,7 @@ class Supervisor:
 
     def _ask_due(self, probes: asyncio.TaskGroup) -> None:
         now = self._clock.monotonic()
-        for part, state in self._states.items():
+        for part, state in list(self._states.items()):
             is_due = now >= self._probe_due[part] and part not in self._asked
             if is_due and state.phase is plan.Phase.RUNNING:
                 self._asked.add(part)
@@ -142,13 +174,16 @@ class Supervisor:
     async def _ask(self, part: str, process_since: float) -> None:
         answer = await ask(self._specs[part].probe)
         self._asked.remove(part)
-        self._answers.append((part, process_since, answer))
+        if part in self._specs:
+            self._answers.append((part, process_since, answer))
         self._turn.set()
 
     def _take_answers(self) -> None:
         now = self._clock.monotonic()
         answers, self._answers = self._answers, []
         for part, since, answer in answers:
+            if part not in self._states:
+                continue  # it was forgotten meanwhile
             state = plan.probed(self._states[part], answer, now, process_since=since)
             self._states[part] = state
             if plan.is_calm(state, now):

@@ -128,6 +128,8 @@ class ExactAppends:
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
         self._tail = 0
+        self.event_count = -1
+        """The events of the segment after the last append; -1: its store did not say it."""
         self._renew()
 
     @property
@@ -277,6 +279,7 @@ class ExactAppends:
             raise
         self._next_number = number + call.content.count
         self.tail_seen(reply.length)
+        self.event_count = reply.event_count
         if call.expected is not None:
             return call.expected + len(data)
         if attempts.unclear and call.content.is_block:

@@ -16,8 +16,7 @@ def agreed_settings(
     """
     wanted = asked if asked is not None else settings.compression
     if wanted is None:
-        codec = Compression.NONE if allowed is Compression.ANY else allowed
-        return _with(settings, codec)
+        return _with(settings, Compression.NONE if allowed is Compression.ANY else allowed)
     codec = codec_named(wanted)
     if codec is Compression.ANY:
         raise InvalidRequest(

@@ -79,6 +79,18 @@ class PartitionLanes(Lanes):
             )
         return self._aimed[partition], outbox
 
+    def choose(self, stored: bytes | None, partition: int | None, turns: "Turns") -> int:
+        """The partition of one record: the given one, that of its key, or the next one in turn.
+
+        Raises as `lane`.
+        """
+        if partition is None and stored is not None and self._lanes:
+            partition = partition_of(stored, len(self._lanes))
+        if partition is None:
+            partition = turns.next_turn()
+        self.lane(partition)
+        return partition
+
     def is_ready(self, partition: int) -> bool:
         """Whether a record for any partition may go to this one."""
         lane = self._lanes[partition]
@@ -101,6 +113,11 @@ class Turns(Placing):
         if self.aim is not None:
             self.keyless = self.aim
             return self.aim
+        self.keyless = self._partitions.outboxes[self.next_turn()]
+        return self.keyless
+
+    def next_turn(self) -> int:
+        """The partition whose turn it is. Raises the lanes' refusal."""
         lanes, count = self._partitions, len(self._partitions.outboxes)
         if not count:
             raise lanes.refusal.copy()
@@ -108,5 +125,4 @@ class Turns(Placing):
             self._turn = int(self._rng.random() * count) - 1
         turns = ((self._turn + step) % count for step in range(1, count + 1))
         self._turn = next(filter(lanes.is_ready, turns), (self._turn + 1) % count)
-        self.keyless = lanes.outboxes[self._turn]
-        return self.keyless
+        return self._turn

@@ -10,6 +10,7 @@ The producer learns of new partitions and of leaders when it opens, every `REFRE
 by `refresh`. Records of one key are in order as long as no partitions are added.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -19,7 +20,7 @@ from typing import Any, Self, cast
 from anabranch.client.backoff import Backoff
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
-from anabranch.client.settings import BackoffSettings, WriterSettings
+from anabranch.client.settings import BackoffSettings, OneSegmentSettings, WriterSettings
 from anabranch.client.topics.codecs import agreed_settings
 from anabranch.client.topics.lanes import PartitionLanes, Turns
 from anabranch.client.topics.layout import (
@@ -29,15 +30,19 @@ from anabranch.client.topics.layout import (
     read_layout,
     settled_layout,
 )
-from anabranch.client.topics.partitioner import Key
+from anabranch.client.topics.partitioner import Key, key_bytes
 from anabranch.client.topics.records import RecordMetadata
+from anabranch.client.topics.sending import PartitionSegment, PartitionSender, Sent
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory
 from anabranch.client.writing.appender import SegmentAppender
+from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES
+from anabranch.client.writing.columns import as_timestamps, bytes_of
 from anabranch.client.writing.lane_writer import LaneWriter, T
 from anabranch.client.writing.lanes import KEYS_CACHED_MAX
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
+    EventTooLarge,
     Retry,
     SegmentNotFound,
     SegmentSealed,
@@ -45,6 +50,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import StreamName, StreamRef
 from anabranch.common.model.topics import TOPIC_SCOPE, topic_name
+from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.common.wire.codec import require_zstd
 
 REFRESH_S = 30.0
@@ -87,6 +93,7 @@ class TopicProducer(LaneWriter[T]):
         self._control = control
         self._asked = (settings, compression)
         self._layout: Layout | None = None
+        self._senders: dict[int, PartitionSender] = {}
         self._lanes = self._partitions = PartitionLanes(self._start_appender)
         self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._lanes.route)
         self._placing = self._turns = Turns(self._partitions, runtime.rng, runtime.tracer)
@@ -119,6 +126,13 @@ class TopicProducer(LaneWriter[T]):
                 await self.flush()
         finally:
             await self.close()
+
+    async def close(self) -> None:
+        """Stop without waiting for acknowledgements; repeatable. Call `flush` first to keep every
+        record."""
+        await super().close()
+        for sender in self._senders.values():
+            await sender.close()
 
     async def refresh(self) -> int:
         """Learn of new partitions and leaders now; returns the number of partitions.
@@ -287,7 +301,44 @@ class TopicProducer(LaneWriter[T]):
             metadata = await producer.send(b"21.5", key="boiler")
             print(metadata.partition, metadata.offset)
         """
-        raise NotImplementedError
+        data = bytes_of(value, self._serializer)
+        stamp = None if timestamp_ms is None else as_timestamps([timestamp_ms])[0]
+        stored = None if key is None else key_bytes(key)
+        cost = len(data) + EVENT_OVERHEAD_BYTES + len(stored or b"")
+        if len(data) > EVENT_SIZE_BYTES_MAX:
+            raise EventTooLarge(
+                "a record is too large to be sent alone",
+                remedy="use `write`, with `WriterSettings(large_events=True)`",
+                size=len(data), limit=EVENT_SIZE_BYTES_MAX,
+            )  # fmt: skip
+        while True:
+            try:
+                self._refuse_if_impossible(len(data), cost)
+                break
+            except BufferFull:
+                await self.drain()
+        chosen = self._partitions.choose(stored, partition, self._turns)
+        self._room.used += cost
+        numbered: asyncio.Future[int] = self._loop.create_future()
+        self._sender(chosen).add(Sent(data, stored, stamp, cost, numbered))
+        return RecordMetadata(chosen, await numbered)
+
+    def _sender(self, partition: int) -> PartitionSender:
+        if partition not in self._senders:
+            segment = PartitionSegment(
+                self.topic,
+                self.stream,
+                self._partitions.lane(partition).segment,
+                control=self._control,
+                directory=self._directory,
+                runtime=self._runtime,
+                settings=OneSegmentSettings(
+                    retry_timeout_s=self._settings.retry_timeout_s,
+                    ack_timeout_s=self._settings.ack_timeout_s,
+                ),
+            )
+            self._senders[partition] = PartitionSender(segment, self._settings, self._room.release)
+        return self._senders[partition]
 
     # --- behind the scenes ----------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.topics.admin import TopicAdministration
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.ids import Rng
+from anabranch.common.runtime.ids import IdSource, Rng
 
 if TYPE_CHECKING:
-    from anabranch.client.topics.consumer import Committing, Isolation, Partitions
+    from anabranch.client.topics.consuming import Committing, Isolation, Partitions
     from anabranch.client.topics.offsets import Start
 
 T = TypeVar("T")
@@ -36,19 +36,23 @@ class Topics(TopicAdministration):
         directory: SegmentDirectory,
         *,
         clock: Clock,
+        ids: IdSource,
         rng: Rng,
         entered: Callable[[], Runtime],
     ) -> None:
         super().__init__(control)
         self._directory = directory
         self._clock = clock
+        self._ids = ids
         self._rng = rng
         self._entered = entered
 
     @property
     def consumers(self) -> public.Consumers:
         """List and delete named consumers."""
-        return public.Consumers(self._control, self._directory, clock=self._clock, rng=self._rng)
+        return public.Consumers(
+            self._control, self._directory, clock=self._clock, ids=self._ids, rng=self._rng
+        )
 
     @overload
     def producer(
@@ -154,14 +158,18 @@ class Topics(TopicAdministration):
                 async for record in consumer:
                     print(record.partition, record.offset, record.value)
         """
+        from anabranch.client.topics.consuming import wanted
+
         return public.TopicConsumer(
-            topics,
-            partitions=partitions,
-            start=start,
-            until_end=until_end,
-            name=name,
-            commit=commit,
-            isolation=isolation,
+            wanted(
+                topics,
+                partitions=partitions,
+                start=start,
+                until_end=until_end,
+                name=name,
+                commit=commit,
+                isolation=isolation,
+            ),
             control=self._control,
             directory=self._directory,
             runtime=self._entered(),

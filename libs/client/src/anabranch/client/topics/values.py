@@ -71,8 +71,9 @@ def size_bytes(given: Size) -> int:
                 f"{given[:100]!r} is not a size",
                 remedy="write it as bytes, or with a unit: 500MB, 1Gi",
             )
-        power = 0 if found[2] is None else _PREFIXES.index(found[2]) + 1
-        given = int(found[1]) * (1024 if found[3] else 1000) ** power
+        power: int = 0 if found[2] is None else _PREFIXES.index(found[2]) + 1
+        base = 1024 if found[3] else 1000
+        return int(int(found[1]) * base**power)
     if given < 0:
         raise InvalidRequest("a size is negative", size=given)
     return given

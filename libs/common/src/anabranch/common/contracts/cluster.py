@@ -81,6 +81,7 @@ class StoredNode(_StoredObject):
     peer_host: str = ""
     peer_port: int = 0
     unregistered: bool = False
+    spu_group: str = ""
 
 
 class StoredController(_StoredObject):
@@ -163,6 +164,7 @@ def node_to_bytes(node: NodeRecord) -> bytes:
         peer_host=node.peer.host if node.peer else "",
         peer_port=node.peer.port if node.peer else 0,
         unregistered=node.unregistered,
+        spu_group=node.spu_group,
     ).to_bytes()
 
 
@@ -182,6 +184,7 @@ def node_from_bytes(data: bytes) -> NodeRecord:
         stored.proof,
         Endpoint(stored.peer_host, stored.peer_port) if stored.peer_port else None,
         stored.unregistered,
+        stored.spu_group,
     )
 
 

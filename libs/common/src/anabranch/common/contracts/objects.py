@@ -1,4 +1,4 @@
-"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON with a schema number.
+"""SPUs, SPU groups, topics and partitions as the object store holds them: JSON of a schema.
 
 Each kind has a bucket; the key is the object's name. A decoder refuses newer schemas by name and
 damage as Corrupt. msgspec reads ten thousand of them in a fraction of a second.
@@ -40,8 +40,14 @@ DOOMED_BUCKET = "ana_doomed_topics"
 """The backing streams that are to be deleted: key = the topic's incarnation, value = `Doomed`."""
 CONSUMERS_BUCKET = "ana_consumers"
 """The named consumers: key = ``<incarnation>.<consumer>``, value = `NamedConsumer`."""
+OBJECT_BUCKETS = (
+    SPUS_BUCKET, SPU_GROUPS_BUCKET, TOPICS_BUCKET, PARTITIONS_BUCKET, DOOMED_BUCKET,
+    CONSUMERS_BUCKET,
+)  # fmt: skip
 TOPIC_CONTAINERS_KEY = "topic-containers"
 """In the bucket of the cluster's constants: `TopicContainers`."""
+TOPIC_REBALANCE_KEY = "topic-rebalance"
+"""In the same bucket: `TopicRebalance`."""
 
 
 class _Wire(msgspec.Struct, Generic[S, T], frozen=True, omit_defaults=True):
@@ -222,7 +228,22 @@ class TopicContainers(_Record, frozen=True, kw_only=True):
     cursor: int = 0
 
 
-R = TypeVar("R", Doomed, NamedConsumer, TopicContainers)
+class MoveOfContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic container's stores before and after, leader first; node ids."""
+
+    container: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class TopicRebalance(_Record, frozen=True, kw_only=True):
+    """The last rebalancing of topics. `ended`: all its moves were performed, or given up."""
+
+    moves: tuple[MoveOfContainer, ...] = ()
+    ended: bool = False
+
+
+R = TypeVar("R", Doomed, NamedConsumer, TopicContainers, TopicRebalance)
 
 
 def record_from(kind: type[R], stored: StoredObject) -> R:

@@ -6,6 +6,7 @@ Subjects of gates, children and satellites carry incarnations; an aggregate's ow
 not, because its tombstone must be found by name.
 """
 
+from anabranch.common.contracts.objects import OBJECT_BUCKETS
 from anabranch.common.contracts.place import PARTS, STREAM, Part, Place
 from anabranch.common.model.hashing import SHARD_COUNT, shard_of
 from anabranch.common.model.names import ScopeName, StreamRef
@@ -31,7 +32,7 @@ _GROUP_MARK = "+"
 _SLOT_DIGITS = 9
 TRANSACTION_SLOT_MS = 16**3
 """An id begins with twelve hexadecimal digits of milliseconds."""
-METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET)
+METADATA_BUCKETS = (NODES_BUCKET, PLACEMENTS_BUCKET, CLUSTER_BUCKET, *OBJECT_BUCKETS)
 """The buckets whose objects belong to a backup of the metadata."""
 
 

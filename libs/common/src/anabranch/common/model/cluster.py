@@ -44,6 +44,8 @@ class NodeRecord:
     unregistered: bool = False
     """With `over`: the session is over because no SPU with the store's node id is registered. The
     store begins no other session before there is one."""
+    spu_group: str = ""
+    """The SPU group whose provisioner started the store; "": it may become a custom SPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Sizes and durations as people write them: ``10Gi``, ``2.0 KB``, ``7d``, ``1h 30m``. Pure.
 
 ``KB`` and ``K`` are 1,000 bytes, ``KiB`` and ``Ki`` 1,024; a number alone is in bytes, or in
-seconds. Texts are case-insensitive, but for ``m`` (minutes), which no month is confused with.
+seconds. Units are case-insensitive, and ``m`` means minutes.
 """
 
 import re
@@ -13,13 +13,14 @@ _POWERS = {letter: power for power, letter in enumerate("kmgtp", start=1)}
 _SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*(?:([kmgtp])(i?)b?|b|bytes)?", re.IGNORECASE)
 _UNITS_MS = {
     1: ("ms", "msec", "millis"),
-    1_000: ("", "s", "sec", "secs", "second", "seconds"),
+    1_000: ("s", "sec", "secs", "second", "seconds"),
     60_000: ("m", "min", "mins", "minute", "minutes"),
     3_600_000: ("h", "hr", "hrs", "hour", "hours"),
     86_400_000: ("d", "day", "days"),
     604_800_000: ("w", "week", "weeks"),
 }
 _MS_OF = {word: ms for ms, words in _UNITS_MS.items() for word in words}
+_DIGITS_MAX = 15
 _PART = re.compile(r"\s*(\d{1,15})\s*([a-z]*)", re.IGNORECASE)
 
 
@@ -41,6 +42,8 @@ def size_bytes(text: str | int) -> int:
 def duration_s(text: str | int) -> int:
     """The seconds of a duration. Raises InvalidRequest if it is none, or has a fraction."""
     rest, total_ms = str(text).strip(), 0
+    if rest.isdecimal() and len(rest) <= _DIGITS_MAX:
+        return int(rest)
     while found := _PART.match(rest):
         number, unit = found.groups()
         if unit.lower() not in _MS_OF:

@@ -79,7 +79,7 @@ def compression_of(text: object) -> Compression:
 
 
 class _Section:
-    """A mapping of the file. Values are taken out of it, so that what is left over is unknown."""
+    """A mapping of the file. Values are taken out of it, so that the keys left over are unknown."""
 
     def __init__(self, path: str, found: object) -> None:
         if not isinstance(found, Mapping):

@@ -78,6 +78,8 @@ async def _audit_segment(
     state = catalog.segments[name]
     audit = SegmentAudit(container, state)
     names = set()
+    counted = -1
+    """The events before the next extent; -1: not known."""
     for extent in catalog.extents.get(state.number, ()):
         names.add(extent.ref.name)
         try:
@@ -86,7 +88,14 @@ async def _audit_segment(
             blocks, events = count_events(data)
         except AnabranchError as error:
             audit.faults.append(f"{error.code}: {error}")
+            counted = -1
             continue
+        if -1 not in (counted, extent.events_before) and counted != extent.events_before:
+            audit.faults.append(
+                f"numbers: the blocks before offset {extent.start} end at event {counted}, "
+                f"the catalog says {extent.events_before}"
+            )
+        counted = extent.events_before + events if extent.events_before >= 0 else -1
         audit.blocks += blocks
         audit.events += events
         on_read(events, len(data))

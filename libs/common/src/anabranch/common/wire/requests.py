@@ -9,7 +9,7 @@ function and a row in the store's table of answers.
 
 Every control request carries the stamp {incarnation, revision} of the aggregate decision that
 it performs; a container refuses older ones (StaleRequest). Requests about transient segments, and
-their merge, carry `NO_DECISION`.
+their merge, carry `NO_DECISION`, and so do changes of attributes that a client makes for itself.
 """
 
 from typing import NamedTuple
@@ -124,6 +124,7 @@ class MergeSegments(Request, frozen=True, kw_only=True):
 class UpdateAttributes(Request, frozen=True, kw_only=True):
     """Perform all updates or none. → Done; repeated → Done.
 
+    The store neither compares nor keeps the stamp `NO_DECISION`, which clients send.
     `request_number` counts the requests of `client_id` (16 bytes) on the segment from 1 without
     gaps, in one sequence with the events that are appended under this id. AttributeMismatch
     names the attribute whose value forbids the update.

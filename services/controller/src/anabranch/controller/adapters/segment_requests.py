@@ -23,6 +23,7 @@ from anabranch.common.wire.messages import (
     Failed,
     GetSegmentInfo,
     LocateOffset,
+    LocateTime,
     MergeSegments,
     Message,
     OffsetLocated,
@@ -96,6 +97,12 @@ class NatsSegmentStores:
         parent = current_trace_parent()
         request = LocateOffset(segment=segment, offset=offset, trace_parent=parent)
         return _expect(await self._ask("locate", segment, request), OffsetLocated).offset
+
+    async def boundary_at_time(self, segment: str, time_ms: int) -> int:
+        """See `SegmentStores.boundary_at_time`."""
+        parent = current_trace_parent()
+        request = LocateTime(segment=segment, time_ms=time_ms, trace_parent=parent)
+        return _expect(await self._ask("locate_time", segment, request), OffsetLocated).offset
 
     async def read_appends(self, segment: str, offset: int, size_max: int) -> bytes:
         """See `SegmentStores.read_appends`."""

@@ -44,12 +44,15 @@ def nothing_registered() -> Collection[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Outsider:
-    """A refused store. `revision`: of its record. `over_s`: when this controller first saw that the
-    session is over, in monotonic seconds."""
+    """A refused store. `revision`: of its record. `since_s`: since when this controller refuses it,
+    in monotonic seconds; `over_s`: when it first saw that the session is over. `was_member`: it was
+    a member before."""
 
     record: NodeRecord
     revision: int
     why: Refusal
+    since_s: float
+    was_member: bool
     over_s: float | None = None
 
     @property
@@ -110,9 +113,16 @@ class Admission:
         if registered is None:
             return
         present = frozenset(registered)
-        for name in self._known - present:
-            if name in sessions:
-                self._expelled[name] = sessions[name]
+        gone = self._known - present
+        if len(gone) > 1 and not present:
+            _log.error(
+                "all registered SPUs are gone at once, so that this looks like lost metadata: "
+                "their stores are not expelled",
+                spus=sorted(gone),
+            )
+            gone = frozenset()
+        for name in gone & sessions.keys():
+            self._expelled[name] = sessions[name]
         for name in present & self._expelled.keys():
             del self._expelled[name]
         self._known = present
@@ -131,8 +141,13 @@ class Admission:
         unregistered = self.of(Refusal.UNREGISTERED)
         return {name: found.view(timing, now_s) for name, found in unregistered.items()}
 
-    def judge(self, name: str, record: NodeRecord, revision: int, now_s: float) -> Refusal | None:
-        """Whether the store with this record is refused, and why; remembers and logs it."""
+    def judge(
+        self, name: str, record: NodeRecord, revision: int, *, now_s: float, is_member: bool
+    ) -> Refusal | None:
+        """Whether the store with this record is refused, and why; remembers and logs it.
+
+        `is_member`: whether it has been a member until now.
+        """
         before = self._outsiders.get(name)
         if self._expelled.get(name, record.session) != record.session:
             del self._expelled[name]  # its process has been started again
@@ -143,7 +158,9 @@ class Admission:
             return None
         same = before is not None and before.record.session == record.session
         over_s = before.over_s if same and before is not None else None
-        found = Outsider(record, revision, why, over_s)
+        since_s = before.since_s if before is not None else now_s
+        was_member = before.was_member if before is not None else is_member
+        found = Outsider(record, revision, why, since_s, was_member, over_s)
         if over_s is None and found.ended:
             found = replace(found, over_s=now_s)
         self._outsiders[name] = found

@@ -30,7 +30,6 @@ from anabranch.controller.cluster.elections import Elected, Elections
 from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.cluster.placement_writes import change_placement
 from anabranch.controller.cluster.placements import Placements
-from anabranch.controller.cluster.topic_containers import TopicContainerTable
 from anabranch.controller.domain.cluster.liveness import Kind, Verdict
 from anabranch.controller.domain.cluster.placement import assign
 from anabranch.controller.domain.cluster.placement_actions import (
@@ -67,6 +66,18 @@ class Lead(Protocol):
     def on_change(self, listener: Callable[[], None]) -> None: ...
 
 
+class WantedContainers(Protocol):
+    """The containers of topics, and the stores of each as assigned, leader first."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def wanted(self) -> Mapping[int, tuple[str, ...]]: ...
+
+    def on_change(self, listener: Callable[[], None]) -> None: ...
+
+
 class Balancer:
     """Performs assignments. Before it moves a container off a live store to balance them, the set
     of live stores must be unchanged for `settle_s`. `measure` takes the seconds from the judgement
@@ -87,7 +98,7 @@ class Balancer:
         replication: Replication,
         clock: Clock,
         containment: Containment,
-        topics: TopicContainerTable,
+        topics: WantedContainers,
         measure: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._containment = containment

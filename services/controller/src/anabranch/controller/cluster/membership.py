@@ -354,9 +354,10 @@ class Membership:
 
     def _judge(self, name: str, record: NodeRecord, revision: int) -> Sighting | None:
         """Take the store in, or refuse it; None: it is no member."""
-        self._nodes.pop(name, None)
+        is_member = self._nodes.pop(name, None) is not None
         now_s = self._clock.monotonic()
-        if self.admission.judge(name, record, revision, now_s) is not None:
+        judged = self.admission.judge(name, record, revision, now_s=now_s, is_member=is_member)
+        if judged is not None:
             return None
         self._nodes[name] = record
         return Sighting(revision, record.session, record.stopped, record.over, record.lease_s)

@@ -5,8 +5,8 @@ It compares states, after every change and every second:
     a member has no SPU, and `spu_registration` is *automatic*  → register it, with the next free id
     an unregistered store has a session                         → end the session, and mark the
                                                                   record, so that the store waits
-    the record of an unregistered store is over for long, and   → delete the record
-      no placement names the store
+    an unregistered store is stopped, or over for long, and no  → delete its record
+      placement names it
 
 Every write is a compare-and-set, so two leaders for a moment do no harm.
 """
@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from anabranch.common.errors import Conflict, Retry, Unknown
+from anabranch.common.errors import Conflict, Invalid, Retry, Unknown
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.cluster import Placement
 from anabranch.common.model.objects import Spu, SpuStatus
@@ -28,6 +28,8 @@ from anabranch.controller.cluster.membership import Membership
 from anabranch.controller.domain.cluster.joining import Refusal, to_register
 
 LOOK_S = 1.0
+GRACE_S = 3.0
+"""How long the leader leaves the session of a new store alone that may be registered soon."""
 FORGET_S = 60.0
 """A store that waits for its registration announces itself again sooner."""
 
@@ -56,7 +58,7 @@ class Lead(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Inputs:
     """What the registrar looks at, and what it acts by.
 
     `register` creates the SPU unless one has its name; `reserved` are ids that SPU groups will use;
@@ -75,7 +77,7 @@ class Surroundings:
 class Registrar:
     """Keeps the registered SPUs and the stores in line."""
 
-    def __init__(self, around: Surroundings, clock: Clock, containment: Containment) -> None:
+    def __init__(self, around: Inputs, clock: Clock, containment: Containment) -> None:
         self._around = around
         self._clock = clock
         self._containment = containment
@@ -96,7 +98,7 @@ class Registrar:
                 try:
                     await self._step()
                 except (Retry, Conflict, Unknown) as error:
-                    _log.warning("stores cannot be registered, retrying", error=str(error))
+                    _log.warning("the step failed, retrying", error=str(error))
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()
@@ -110,9 +112,11 @@ class Registrar:
             return
         if members.admission.policy == "automatic":
             await self._register()
-        for name in members.admission.of(Refusal.UNREGISTERED):
-            await members.end_session(name)
-        await self._forget()
+        now_s, named = self._clock.monotonic(), self._named()
+        for name, found in members.admission.of(Refusal.UNREGISTERED).items():
+            if found.was_member or name in named or now_s - found.since_s > GRACE_S:
+                await members.end_session(name)
+        await self._forget(named)
 
     async def _register(self) -> None:
         around = self._around
@@ -123,16 +127,25 @@ class Registrar:
             if not around.members.is_down(name)
         }
         for name, spec in to_register(known, ids, around.reserved()).items():
-            await around.register(Spu(name, spec, SpuStatus()))
-            _log.info("registered a store as a custom SPU", store=name, spu=spec.spu_id)
+            try:
+                await around.register(Spu(name, spec, SpuStatus()))
+            except (Conflict, Invalid) as error:
+                # An operator was faster, or this controller has not seen the newest SPUs yet.
+                _log.warning("a store cannot be registered", store=name, error=str(error))
+            else:
+                _log.info("registered a store as a custom SPU", store=name, spu=spec.spu_id)
 
-    async def _forget(self) -> None:
-        """Delete the records of unregistered stores that are over for long and hold nothing."""
+    def _named(self) -> set[str]:
+        """The stores that placements name."""
         found = self._around.placements().values()
-        named = {name for one in found for name in (*one.replicas, *one.wanted, one.target)}
+        return {name for one in found for name in (*one.replicas, *one.wanted, one.target)}
+
+    async def _forget(self, named: Collection[str]) -> None:
+        """Delete the records of unregistered stores that hold nothing and are stopped, or over for
+        long."""
         now_s = self._clock.monotonic()
         for name, outside in self._around.members.admission.of(Refusal.UNREGISTERED).items():
             rested_s = now_s - outside.over_s if outside.over_s is not None else 0.0
-            if name not in named and rested_s > FORGET_S:
+            if name not in named and (outside.record.stopped or rested_s > FORGET_S):
                 await self._around.nodes.delete(name, outside.revision)
                 _log.info("removed the record of an unregistered store", store=name)

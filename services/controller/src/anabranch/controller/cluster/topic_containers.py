@@ -7,7 +7,7 @@ table that it was computed from.
 Owns: the table as last seen by the watch, or written here.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -22,13 +22,11 @@ from anabranch.common.errors import (
     ObjectExists,
     Retry,
     RevisionConflict,
-    Unavailable,
 )
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.runtime.clock import Clock
-from anabranch.controller.domain.cluster.topic_placement import with_lists
+from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
 
-ATTEMPTS_MAX = 8
 RETRY_S = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -77,20 +75,6 @@ class TopicContainerTable:
             return False
         return found == after or await self._write(stored, after)
 
-    async def allocate(self, lists: Collection[tuple[str, ...]]) -> TopicContainers:
-        """The table with a container for each of these replica lists; node ids, leader first.
-
-        Idempotent. Raises Conflict (no number is left), Corrupt, FormatTooNew, Unavailable,
-        OutcomeUnknown.
-        """
-        for _ in range(ATTEMPTS_MAX):
-            stored = await self._cluster.get(TOPIC_CONTAINERS_KEY)
-            found = _table_in(stored)
-            after = with_lists(found, lists)
-            if after == found or await self._write(stored, after):
-                return after
-        raise Unavailable("the table of topic containers changes too often")
-
     async def serve(self) -> None:
         """Watch the table until cancelled."""
         while True:
@@ -133,7 +117,7 @@ class TopicContainerTable:
         self._revision = revision
         if table != self._table:
             self._table = table
-            self._wanted = {one.container: one.nodes for one in table.containers}
+            self._wanted = nodes_by_container(table)
             self._tell()
 
     def _tell(self) -> None:

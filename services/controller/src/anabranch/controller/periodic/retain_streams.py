@@ -39,22 +39,19 @@ from anabranch.controller.domain.stream.events import StreamEvent, StreamReleasi
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.metrics import RetentionCounts
 from anabranch.controller.periodic.job import Job
+from anabranch.controller.periodic.round_clock import Now, RoundClock
 from anabranch.controller.ports import StreamHistories
 from anabranch.controller.projections.tail_cut import Tail
 
 STREAMS_AT_ONCE_MAX = 16
 IDLE_DOUBLINGS_MAX = 4
 JITTER = 0.1
-CLOCK_SET_MS = 5_000
-"""Clocks that differ by more since the last round were set meanwhile."""
 RETENTION = "retention"
 
 Streams = Callable[[], Iterable[Loaded[Stream]]]
 """The streams with a policy, as known by now."""
 TailOf = Callable[[StreamRef], Awaitable[Tail]]
 """See `TailCuts.of`."""
-Now = Callable[[], int | None]
-"""The time by the event store's clock in Unix ms; None while that is not known."""
 
 
 @dataclass(slots=True)
@@ -92,10 +89,7 @@ class StreamRetainer:
         self._histories = histories
         self._repository = repository
         self._owns = owns
-        self._store_ms = now_ms
-        self._clock = clock
-        self._anchor: tuple[int, float] | None = None
-        """When the round began: the event store's time, and the monotonic clock's."""
+        self._time = RoundClock(now_ms, clock)
         self._period_s = period_s
         self._containment = containment
         self._seen: dict[str, _Seen] = {}
@@ -113,7 +107,7 @@ class StreamRetainer:
 
     async def round(self) -> None:
         """Look at every stream that has a policy. Raises the first failure once all were tried."""
-        if not self._anchored():
+        if not self._time.begin():
             return
         mine = [one for one in self._streams() if self._owns(one.subject)]
         subjects = {one.subject for one in mine}
@@ -135,28 +129,14 @@ class StreamRetainer:
         if failures:
             raise failures[0]
 
-    def _anchored(self) -> bool:
-        """Note when the round begins; whether that time can be believed."""
-        now_ms, now_s = self._store_ms(), self._clock.monotonic()
-        before, self._anchor = self._anchor, None if now_ms is None else (now_ms, now_s)
-        if now_ms is None or before is None:
-            return now_ms is not None
-        passed_ms = (now_s - before[1]) * 1000
-        return abs(now_ms - before[0] - passed_ms) <= CLOCK_SET_MS
-
-    def _now_ms(self) -> int:
-        assert self._anchor is not None, "a look is part of a round"
-        began_ms, began_s = self._anchor
-        return began_ms + int((self._clock.monotonic() - began_s) * 1000)
-
     async def _look(self, known: Loaded[Stream]) -> None:
         """One stream. Raises Unavailable, Corrupt, Busy, StreamNotFound, InvalidCut."""
         self.counts.looks += 1
         stream, tail = known.state, None
-        now_ms = self._now_ms()
+        now_ms = self._time.now_ms()
         if retaining.is_look_due(stream, now_ms) and self._is_worth_asking(known):
             stream, tail = await self._asked(known)
-            now_ms = self._now_ms()  # everything before the tail was written by now
+            now_ms = self._time.now_ms()  # everything before the tail was written by now
         if tail is None and not retaining.may_release(stream, now_ms):
             return
         history = await self._histories.of(stream)

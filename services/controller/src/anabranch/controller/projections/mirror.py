@@ -50,7 +50,7 @@ from anabranch.controller.domain.operations import finished_between
 from anabranch.controller.domain.reader_group.others import groups_concerned
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.state import Scope
-from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape
+from anabranch.controller.domain.stream.export import ShapedStream, has_same_shape, is_exported
 from anabranch.controller.domain.stream.state import Stream, TransactionsSeen
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.projections.awaited import Awaited

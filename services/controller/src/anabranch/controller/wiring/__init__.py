@@ -2,6 +2,7 @@
 
 surroundings    dependencies of every part: settings, connections, clock
 cluster         membership, leadership, placements, ownership of buckets
+topics          SPUs, SPU groups, topics and partitions, with their controllers
 runners         a workflow runner for each kind of aggregate
 jobs            the periodic jobs
 controller      all parts of a controller

@@ -162,9 +162,7 @@ def build_cluster(
     )
     peers = Peers(around.client, members.live_controllers, me.controller_id)
     buckets = _buckets(around, members, bucket_count)
-    changes = PlacementChanges(
-        placed, placements, elections, clock, replication=replication
-    )
+    changes = PlacementChanges(placed, placements, elections, clock, replication=replication)
     return Cluster(
         members, leadership, placements, balancer, drains, topics, peers, buckets, changes
     )

@@ -23,6 +23,7 @@ from anabranch.controller.adapters.redis_writer_times import RedisWriterTimes
 from anabranch.controller.adapters.segment_requests import NatsSegmentStores
 from anabranch.controller.cluster.heads import HeadWatch
 from anabranch.controller.cluster.rates import Rates
+from anabranch.controller.cluster.topics.retained import RetainedTopics
 from anabranch.controller.domain.kinds import APPLICATIONS, TRANSACTIONS
 from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.handlers.deciding.desk import CommandDesk
@@ -39,12 +40,14 @@ from anabranch.controller.projections.load_reports import LoadReports
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.notices import FoldListener
 from anabranch.controller.projections.outcomes import OutcomeHistory
+from anabranch.controller.projections.quarantine import Fold
 from anabranch.controller.projections.scaling import ScalingStates
 from anabranch.controller.projections.watermark_log import WatermarkLog
 from anabranch.controller.wiring.cluster import LEASE_PREFIX, Cluster, build_cluster
 from anabranch.controller.wiring.jobs import Jobs, Scaling, build_jobs, counting_outcomes
 from anabranch.controller.wiring.runners import Runners, build_runners
 from anabranch.controller.wiring.surroundings import Surroundings
+from anabranch.controller.wiring.topics import Topics, build_topics
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.controller.workflows.repositories import Repositories
 
@@ -60,6 +63,7 @@ class Controller:
     listener: FoldListener
     runners: Runners
     cluster: Cluster
+    topics: Topics
     heads: HeadWatch
     load: LoadReportListener
     queries: QueryServer
@@ -105,6 +109,7 @@ class Controller:
         metrics.watch_containers(
             containers=self.cluster.count_containers, counts=self.cluster.balancer.counts
         )
+        self.topics.watch(metrics)
         metrics.watch_scaling(self.jobs.scaling.count_verdicts)
         metrics.watch_transactions(
             ages=self.mirror.transactions.tally.ages,
@@ -121,15 +126,22 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     store = JetStreamEventStore(client, clock)
     # A decision is first tried on the state that the mirror, which is built later, has folded.
     repositories = Repositories(store, around.ids, lambda subject: mirror.known(subject))  # noqa: PLW0108
-    cluster = build_cluster(around, bucket_count)
+    # The registered SPUs are read later, when the object stores exist.
+    cluster = build_cluster(around, bucket_count, lambda: topics.registered())  # noqa: PLW0108
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
         lambda subject: jobs.reshaped(subject),  # noqa: PLW0108
         counting_outcomes(around.observer.metrics, cluster.buckets),
     )
-    mirror = Mirror(store, repositories, on_fold=listener, containment=around.containment)
+
+    def folded(fold: Fold) -> None:
+        listener(fold)
+        topics.folded(fold)
+
+    mirror = Mirror(store, repositories, on_fold=folded, containment=around.containment)
     histories = Histories(HistoryChunks(store, around.ids))
     context = _context(around, store, repositories, mirror, histories)
+    topics = build_topics(around, cluster, mirror, context.commands)
     runners = build_runners(
         context,
         around.observer,
@@ -149,10 +161,11 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     jobs = build_jobs(
         around, context, mirror, buckets=cluster.buckets,
         store_clock=cluster.members.store_clock, purge=store.purge, scaling=scaling,
+        retained=RetainedTopics(topics.dispatchers.topics.store, topics.live),
     )  # fmt: skip
     query_desk = _query_desk(
         around, cluster, context, mirror, rates=rates, jobs=jobs, runners=runners,
-        parked=parked, transactions=_transaction_desk(around, store, context),
+        parked=parked, transactions=_transaction_desk(around, store, context), topics=topics,
     )  # fmt: skip
     return Controller(
         around=around,
@@ -160,6 +173,7 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         listener=listener,
         runners=runners,
         cluster=cluster,
+        topics=topics,
         heads=HeadWatch(
             around.objects(subjects.CLUSTER_BUCKET), store.last_sequence, mirror.reached, clock
         ),
@@ -243,6 +257,7 @@ def _query_desk(
     runners: Runners,
     parked: JetStreamParkedCommands,
     transactions: TransactionDesk,
+    topics: Topics,
 ) -> QueryDesk:
     controller_id, ask_peers = cluster.members.me.controller_id, cluster.peers.ask_peers
     parked_desk = ParkedDesk(
@@ -273,6 +288,7 @@ def _query_desk(
         ask_peers=ask_peers,
         parked=parked_desk,
         cluster=cluster_desk,
+        topics=topics.desk,
         now_ms=partial(_store_ms, cluster.members.store_clock, around.clock),
         observer=around.observer,
     )

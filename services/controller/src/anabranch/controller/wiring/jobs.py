@@ -22,6 +22,7 @@ from anabranch.controller.periodic.export_streams import StreamExporter
 from anabranch.controller.periodic.job import Job
 from anabranch.controller.periodic.purge_transactions import Purge, TransactionPurger
 from anabranch.controller.periodic.retain_streams import StreamRetainer
+from anabranch.controller.periodic.retain_topics import TopicRetainer, TopicView
 from anabranch.controller.periodic.scale_streams import Scale, Seen, StreamScaler
 from anabranch.controller.periodic.trim_events import EventTrimmer
 from anabranch.controller.ports import TransactionTimers
@@ -105,6 +106,7 @@ def build_jobs(
     store_clock: StoreClock,
     purge: Purge,
     scaling: Scaling,
+    retained: TopicView,
 ) -> Jobs:
     """Build all periodic jobs."""
     url = around.settings.redis_url
@@ -128,6 +130,7 @@ def build_jobs(
     )
     exporter = _exporter(around, mirror, context)
     retainer = _retainer(around, mirror, context, buckets, store_clock)
+    topic_retainer = _topic_retainer(around, mirror, context, buckets, store_clock, retained)
     trimmer = _trimmer(around, mirror, buckets, purge)
     scaler = _scaler(around, mirror, buckets, scaling)
     advancer = _advancer(around, mirror, context, buckets)
@@ -137,6 +140,7 @@ def build_jobs(
             expirer.job(),
             purger.job(),
             retainer.job(),
+            topic_retainer.job(),
             *((exporter.job(),) if exporter is not None else ()),
             *((scaler.job(),) if scaler is not None else ()),
             *((advancer.job(),) if advancer is not None else ()),
@@ -191,6 +195,29 @@ def _retainer(
         now_ms=lambda: store_clock.store_ms(around.clock.now_ms()),
         clock=around.clock,
         period_s=around.settings.retention_period_s,
+        containment=around.containment,
+    )
+
+
+def _topic_retainer(
+    around: Surroundings,
+    mirror: Mirror,
+    context: WorkContext,
+    buckets: Buckets,
+    store_clock: StoreClock,
+    retained: TopicView,
+) -> TopicRetainer:
+    """Two that look at the same topic do no harm: the later truncation changes nothing."""
+    return TopicRetainer(
+        retained,
+        mirror.readable_stream,
+        context.stores,
+        context.commands,
+        buckets.owns_aggregate,
+        now_ms=lambda: store_clock.store_ms(around.clock.now_ms()),
+        clock=around.clock,
+        ids=around.ids,
+        period_s=around.settings.topic_retention_period_s,
         containment=around.containment,
     )
 

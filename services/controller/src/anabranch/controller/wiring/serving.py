@@ -42,11 +42,14 @@ async def serve(controller: Controller, lifetime: Lifetime, streams: MetadataStr
         keep("placements", cluster.placements.serve)
         keep("drains", cluster.drains.serve)
         keep("topic containers", cluster.topic_containers.serve)
+        for job, work in controller.topics.jobs():
+            keep(job, work)
         keep("balancer", cluster.balancer.serve)
         for job, work in controller.runners.jobs():
             keep(job, work)
         await _catch_up(controller)
         controller.listener.go_live()
+        controller.topics.go_live()
         lifetime.set_ready("mirror", True)
         keep("load reports", controller.load.serve)
         for periodic in controller.jobs.all:

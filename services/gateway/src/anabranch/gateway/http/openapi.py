@@ -12,6 +12,7 @@ from anabranch.gateway.http.edge.event_stream import SSE
 from anabranch.gateway.http.edge.problem import PROBLEM
 from anabranch.gateway.http.edge.read_your_writes import READ_TOKEN
 from anabranch.gateway.http.openapi_entries import entry_paths, parameter
+from anabranch.gateway.http.openapi_records import record_paths
 from anabranch.gateway.http.routes import (
     docs_page,
     event_queries,
@@ -32,6 +33,8 @@ TAGS = {
     "transactions": "Events that become readable together, or never",
     "reader groups": "Readers that share the segments of streams",
     "tables": "Key-value tables",
+    "topics": "Topics with partitions, and their records",
+    "SPUs": "Registered segment stores, and groups of managed ones",
     "scaling": "Splitting and merging segments, by hand and by load",
     "segments": "Segments and cuts of a stream",
     "policies": "Retention and watermarks",
@@ -44,7 +47,7 @@ TAGS = {
 }
 """The groups of routes, in the order in which a page shows them."""
 
-_METHODS = ("get", "put", "post", "delete")
+_METHODS = ("get", "put", "post", "patch", "delete")
 _PROBLEM_SCHEMA: Document = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code", "remedy", "retryable"],
@@ -94,6 +97,7 @@ def _completed(document: Document) -> Document:
     paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
     paths |= entry_paths()
+    paths |= record_paths()
     paths[tunnel.PATH] = {"get": _open_tunnel()}
     for path in welcome.PATHS:
         paths[path] = {"get": _get_welcome()}

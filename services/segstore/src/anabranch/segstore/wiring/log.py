@@ -183,9 +183,10 @@ def _log_opening(report: OpenReport) -> None:
 def kept_node_id(data_dir: Path, ids: IdSource, log: DurableDataLog, *, wanted: str = "") -> str:
     """The node's id: `wanted`, or drawn, at the first start, and kept in the data directory.
 
-    Raises InvalidSetting if the directory has another id than `wanted`. Raises NodeIdMissing if the file is missing although the journal has logs. The placements of
-    these logs name the lost id, so a store under a new id would never receive its containers. Logs
-    that are bound to no store do not matter.
+    Raises InvalidSetting if the directory has another id than `wanted`. Raises NodeIdMissing if the
+    file is missing although the journal has logs. The placements of these logs name the lost id, so
+    a store under a new id would never receive its containers. Logs that are bound to no store do
+    not matter.
     """
     disk = prepare_directory(data_dir)
     if not disk.exists(NODE_ID_FILE):

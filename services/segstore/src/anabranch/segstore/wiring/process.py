@@ -185,6 +185,7 @@ class Process:
             endpoint,
             parts.log.journal_id,
             rack=parts.settings.rack,
+            spu_group=parts.settings.spu_group,
             peer=parts.replication.endpoint if parts.replication else None,
         )
         return Announcement(

@@ -45,7 +45,7 @@ def spus(found: Sequence[SpuDescription]) -> Finding:
     if refused:
         return warning(
             f"{told}; refused, because they are not registered: {listed(refused, _NAMES_SHOWN)}",
-            "`anabranch spu register --id ID --name NAME -p HOST:PORT -l HOST:PORT`, or stop them",
+            "register them (`anabranch spu register --help`), or stop them",
         )
     away = [_spu(one) for one in registered if one not in online and not one.deleting]
     if away:

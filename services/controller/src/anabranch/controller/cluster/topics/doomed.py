@@ -29,6 +29,7 @@ class DoomedStreams:
         self._unreadable: set[str] = set()
         self._listed = False
         self._listeners: list[Callable[[], None]] = []
+        self._gone_listeners: list[Callable[[str], None]] = []
 
     @property
     def doomed(self) -> Mapping[str, Doomed]:
@@ -48,6 +49,10 @@ class DoomedStreams:
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever a doom comes or goes."""
         self._listeners.append(listener)
+
+    def on_gone(self, listener: Callable[[str], None]) -> None:
+        """Call `listener(incarnation)` whenever a stream is gone, and its doom with it."""
+        self._gone_listeners.append(listener)
 
     async def add(self, doom: Doom) -> None:
         """Store the doom; already stored is success. Raises Unavailable, OutcomeUnknown."""
@@ -90,6 +95,8 @@ class DoomedStreams:
         self._unreadable.discard(found.key)
         if not found.value:
             self._doomed.pop(found.key, None)
+            for listener in self._gone_listeners:
+                listener(found.key)
             return
         try:
             self._doomed[found.key] = record_from(Doomed, found)

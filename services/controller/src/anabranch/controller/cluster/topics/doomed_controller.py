@@ -75,7 +75,10 @@ class DoomedController:
         }
         plan = dooming.reduce(dooms, views, now_ms=self._clock.now_ms())
         await self._backing.perform(plan.commands)
+        present = self._present()
         for incarnation in plan.forgotten:
+            if incarnation in present:
+                continue  # the topic goes only while its stream is doomed
             await self._forget_consumers(incarnation)
             await inputs.doomed.forget(incarnation)
             _log.info("a topic's stream is gone", incarnation=incarnation)
@@ -86,9 +89,12 @@ class DoomedController:
         inputs = self._inputs
         if inputs.topics.damaged:
             return []  # one of them may have the stream
-        incarnations = {topic.incarnation for topic in inputs.topics.objects.values()}
-        seeming = dooming.orphans(self._streams(), incarnations, inputs.doomed.incarnations)
+        seeming = dooming.orphans(self._streams(), self._present(), inputs.doomed.incarnations)
         return [doom for doom in seeming if not await self._has_topic(doom)]
+
+    def _present(self) -> set[str]:
+        """The incarnations of all topics as last seen."""
+        return {topic.incarnation for topic in self._inputs.topics.objects.values()}
 
     def _streams(self) -> dict[str, tuple[TopicName, StreamView]]:
         found: dict[str, tuple[TopicName, StreamView]] = {}

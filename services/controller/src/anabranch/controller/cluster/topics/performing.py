@@ -43,7 +43,8 @@ class Performer:
     async def perform(self, actions: Sequence[Action]) -> int:
         """Perform the actions, and wait until this controller sees their effects.
 
-        Returns how many took effect. Raises OutcomeUnknown (some of them may have taken effect), Overloaded.
+        Returns how many took effect. Raises OutcomeUnknown (some may have taken effect),
+        Overloaded.
         """
         by_kind: dict[str, list[Action]] = {}
         for action in actions:

@@ -21,6 +21,11 @@ from anabranch.common.workflow.containment import JOB, Containment
 
 PAUSE_S = 0.2
 PAUSE_S_MAX = 10.0
+BURST_S = 0.01
+BURST_S_MAX = 0.2
+IDLE_SHARE = 3.0
+"""The pause after a change, as a multiple of the duration of the last step, at most `BURST_S_MAX`:
+while thousands of changes come one by one, they are looked at together."""
 
 _log = structlog.get_logger(__name__)
 
@@ -64,6 +69,7 @@ class Reconciler:
         self._changed = asyncio.Event()
         self._full_at_s = 0.0
         self._led = False
+        self._took_s = 0.0
         self.steps = 0
         """Steps performed since the start."""
         lead.on_change(self.wake)
@@ -99,6 +105,7 @@ class Reconciler:
                 self._led = True
         except AnabranchError as error:
             _log.warning("a controller failed, retrying", job=self._name, error=str(error))
+        self._took_s = self._clock.monotonic() - now_s
         if not self._led:
             return None  # and the next step looks at everything
         if full:
@@ -107,6 +114,7 @@ class Reconciler:
         return left_s if again_s is None else min(again_s, left_s)
 
     async def _wait(self, within_s: float) -> None:
+        """Wait for a change, and then for those that come with it."""
         if within_s <= 0:
             return
         try:
@@ -114,3 +122,4 @@ class Reconciler:
                 await self._changed.wait()
         except TimeoutError:
             return
+        await self._clock.sleep(min(max(BURST_S, IDLE_SHARE * self._took_s), BURST_S_MAX))

@@ -1,7 +1,7 @@
 """The backing streams of topics, as the mirror knows them, and the commands to them. Pure values.
 
 The shell turns a command into `CreateStream`, `ScaleStream`, `SealStream` or `DeleteStream`, with a
-command id that follows from the incarnation and from what the command does, so that a repeated
+command id that follows from the incarnation and the effect of the command, so that a repeated
 command has one effect.
 """
 

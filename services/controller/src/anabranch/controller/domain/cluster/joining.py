@@ -62,9 +62,10 @@ def to_register(
 
     `registered`: the ids of the registered SPUs by node id. `reserved`: ids that SPU groups will
     use. Equal inputs give equal ids: the stores are taken in the order of their node ids, and the
-    new ids are greater than all others.
+    new ids are greater than all others. The stores of SPU groups are left to these.
     """
-    unknown = sorted(members.keys() - registered.keys())
+    free = {name for name, record in members.items() if not record.spu_group}
+    unknown = sorted(free - registered.keys())
     first = max((*registered.values(), *reserved), default=-1) + 1
     return {name: spec_of(members[name], first + i) for i, name in enumerate(unknown)}
 

@@ -51,7 +51,7 @@ _GROWING = (BackingState.ACTIVE, BackingState.SEALED)
 
 @dataclass(frozen=True, slots=True)
 class PartitionWorld:
-    """What the decisions about partitions are made upon.
+    """The facts on which decisions about partitions are made.
 
     `placements`: by container. `streams`: by incarnation. `out_of_storage`: the node ids of the
     stores that refuse records because their storage size is used up.

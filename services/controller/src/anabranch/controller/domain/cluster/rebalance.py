@@ -159,17 +159,24 @@ class _Rows:
         self._rows[container] = tuple(low if spu == high else spu for spu in row)
 
     def _chain(self) -> list[tuple[int, int]]:
-        """The shortest chain of hand-overs from an SPU that leads too many to one that leads at
-        least two fewer: (container, its next leader). Empty if there is none."""
+        """The shortest chain of hand-overs from an SPU to one that leads at least two fewer:
+        (container, its next leader). Empty if there is none."""
         led = self._led()
         by_leader: dict[int, list[int]] = {}
         for container in self._movable:
             by_leader.setdefault(self._rows[container][0], []).append(container)
-        for start in sorted(self._racks, key=lambda spu: (-led[spu], spu)):
-            for end, chain in self._reached(start, by_leader):
-                if led[start] - led[end] > 1:
-                    return chain
-        return []
+        chains = [
+            next(
+                (
+                    chain
+                    for end, chain in self._reached(start, by_leader)
+                    if led[start] - led[end] > 1
+                ),
+                [],
+            )
+            for start in sorted(self._racks, key=lambda spu: (-led[spu], spu))
+        ]
+        return min(filter(None, chains), key=len, default=[])
 
     def _reached(
         self, start: int, by_leader: Mapping[int, Sequence[int]]

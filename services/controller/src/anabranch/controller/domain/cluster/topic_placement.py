@@ -6,14 +6,10 @@ comes. On a store whose logs are not replicated among stores, the container is o
 alone. Afterwards elections, fail-overs, drains and operators change the placement as any other.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
-from anabranch.common.contracts.objects import TopicContainer, TopicContainers
-from anabranch.common.errors import Conflict
 from anabranch.common.model.cluster import REPLICATED, Placement
-from anabranch.common.model.topics import CONTAINER_LIMIT, TOPIC_CONTAINER_MIN
+from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
 from anabranch.controller.domain.cluster.placement_actions import (
     Create,
     Replication,
@@ -73,23 +69,3 @@ def assigned_followers(
     others = [node for node in wanted.get(found.container, ()) if node != found.owner]
     replicas = (found.owner, *others)
     return SetReplicas(found.container, replicas, replication.isr_min_of(len(replicas)), done=True)
-
-
-def with_lists(table: TopicContainers, lists: Iterable[tuple[str, ...]]) -> TopicContainers:
-    """The table with a container for each of these replica lists, in their order. Numbers of
-    containers only grow. Raises Conflict if none is left.
-    """
-    known = {one.nodes for one in table.containers}
-    missing = [nodes for nodes in dict.fromkeys(lists) if nodes not in known]
-    last = max((one.container for one in table.containers), default=TOPIC_CONTAINER_MIN - 1)
-    if last + len(missing) >= CONTAINER_LIMIT:
-        raise Conflict(
-            "the cluster has no number left for another container of topics",
-            remedy="give new topics replica lists that other topics have",
-            limit=CONTAINER_LIMIT,
-        )
-    added = (
-        TopicContainer(container=number, nodes=nodes)
-        for number, nodes in enumerate(missing, last + 1)
-    )
-    return msgspec.structs.replace(table, containers=(*table.containers, *added))

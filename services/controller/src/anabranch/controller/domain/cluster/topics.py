@@ -14,7 +14,7 @@
                               the map
     any                     its deletion was asked for           deleting
 
-A topic with a map has partitions and a backing stream, whatever its status is. The plan creates the
+A topic with a map has partitions and a backing stream in every status. The plan creates the
 partitions that are missing, and asks for the backing stream until it is as the map says. The order
 keeps everything safe to repeat: the shell writes `containers` first, then performs `actions`; a
 command follows only from a map that is stored.
@@ -80,7 +80,7 @@ R = TopicResolution
 
 @dataclass(frozen=True, slots=True)
 class TopicWorld:
-    """What the decisions about topics are made upon.
+    """The facts on which decisions about topics are made.
 
     `spus`: registered SPUs. `log_homes`: the place of a store's logs, by node id, as far as known.
     `drained`: node ids that get no replicas. `placements`: by container. `streams`: by incarnation;
@@ -285,7 +285,7 @@ def _row_count(topic: Topic) -> int:
 
 
 def _backing_command(topic: Topic, streams: Mapping[str, StreamView]) -> Iterator[BackingCommand]:
-    """What is due so that the stream has every partition of the stored map."""
+    """The command that is due so that the stream has every partition of the stored map."""
     containers, name = topic.status.containers, TopicName(topic.key)
     view = streams.get(topic.incarnation, ABSENT)
     if view.state is BackingState.ABSENT:

@@ -271,9 +271,7 @@ def _planned_scale(stream: Stream, command: ScaleStream) -> scaling.Scale:
         created = backing.grown(stream.segments, epoch, highest, command)
         return scaling.Scale(epoch + 1, command.seal, created)
     if command.containers is not None:
-        raise InvalidRequest(
-            "only the stream of a topic has containers", stream=str(stream.ref)
-        )
+        raise InvalidRequest("only the stream of a topic has containers", stream=str(stream.ref))
     return scaling.planned(stream, command)
 
 

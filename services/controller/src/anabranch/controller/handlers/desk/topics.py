@@ -22,6 +22,7 @@ from anabranch.common.model.objects import (
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
+from anabranch.controller.cluster.topics.holding import holders
 from anabranch.controller.cluster.topics.live_numbers import LiveNumbers
 from anabranch.controller.cluster.topics.shelf import Shelf
 from anabranch.controller.domain.stream.state import Stream
@@ -86,13 +87,7 @@ class TopicDesk:
 
     def holders(self) -> Collection[str]:
         """The stores that hold a container, or will: as owner, replica, target or wanted."""
-        found: set[str] = set()
-        for placed in self.placements().values():
-            found.update(placed.replicas)
-            found.update(placed.wanted)
-            if placed.target:
-                found.add(placed.target)
-        return found
+        return holders(self.placements())
 
     async def wait_until(self, holds: Callable[[], bool], within_s: float) -> bool:
         """Whether the condition came true in time; it is checked after changes of objects."""

@@ -15,6 +15,7 @@ class GatewayMetrics:
         metrics: Metrics,
         open_writers: Callable[[], int],
         open_tables: Callable[[], int],
+        open_producers: Callable[[], int],
         group_readers: Callable[[], Mapping[tuple[str, ...], int]],
     ) -> None:
         self.exposition = metrics.exposition
@@ -23,6 +24,7 @@ class GatewayMetrics:
         self.body_bytes = 0
         self.events_in = self.events_out = 0
         self.entries_in = self.entries_out = 0
+        self.records_in = self.records_out = 0
         self.tunnels = Tunnelled()
         self._answered: Counter[tuple[str, ...]] = Counter()
         self._cut_off: Counter[tuple[str, ...]] = Counter()
@@ -56,6 +58,7 @@ class GatewayMetrics:
         )
         self._define_events(metrics, open_writers)
         self._define_tables(metrics, open_tables)
+        self._define_topics(metrics, open_producers)
         self._define_tunnels(metrics)
         metrics.gauge(
             "anabranch_gateway_group_readers",
@@ -89,6 +92,17 @@ class GatewayMetrics:
             lambda: self.entries_out,
         )
         metrics.gauge("anabranch_gateway_open_tables", "Open key-value tables", open_tables)
+
+    def _define_topics(self, metrics: Metrics, open_producers: Callable[[], int]) -> None:
+        metrics.counter(
+            "anabranch_gateway_records_in_total", "Records produced", lambda: self.records_in
+        )
+        metrics.counter(
+            "anabranch_gateway_records_out_total", "Records returned", lambda: self.records_out
+        )
+        metrics.gauge(
+            "anabranch_gateway_open_producers", "Topics with an open producer", open_producers
+        )
 
     def _define_tunnels(self, metrics: Metrics) -> None:
         metrics.gauge(

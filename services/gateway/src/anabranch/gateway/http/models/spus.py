@@ -141,7 +141,6 @@ class SpuGroupProperty(Told):
 
 class SpuGroupsList(Told):
     spu_groups: list[SpuGroupProperty]
-    next_page_token: NextPageToken = ""
 
 
 def spu_property(one: SpuDescription) -> SpuProperty:

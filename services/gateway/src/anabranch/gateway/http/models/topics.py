@@ -173,13 +173,14 @@ class PartitionsList(Told):
 
 
 class ConsumerOffsetProperty(Told):
-    """A named consumer's place in a partition: `offset` is the number of the record that it gets
-    next."""
+    """The offset that a named consumer has committed in a partition: the number of the last record
+    that it has seen, -1 for none. `lastSeenMs`: the time of the commit."""
 
     consumer: str
     topic: str
     partition: int
     offset: int
+    last_seen_ms: int
 
 
 class ConsumersList(Told):

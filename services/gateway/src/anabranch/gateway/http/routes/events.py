@@ -123,11 +123,11 @@ def _raw(found: ReadEvents, headers: dict[str, str]) -> Response:
         "x-content-type-options": "nosniff",
     }
     if event.key is not None:
-        headers |= _key_header(event.key)
+        headers |= key_header(event.key)
     return Response(event.payload, headers=headers, media_type=BINARY)
 
 
-def _key_header(key: str) -> dict[str, str]:
+def key_header(key: str) -> dict[str, str]:
     """The key as UTF-8, as a request sends it; in base64 if a header cannot hold its characters."""
     if key.isprintable() and key == key.strip():
         return {"routing-key": key.encode().decode("latin-1")}

@@ -22,6 +22,9 @@ from anabranch.gateway.settings import Settings
 from anabranch.gateway.tables.open_tables import OpenTables
 from anabranch.gateway.tables.reads import EntryReads
 from anabranch.gateway.tables.updates import Updates
+from anabranch.gateway.topics.producers import OpenProducers
+from anabranch.gateway.topics.produces import Produces
+from anabranch.gateway.topics.reads import RecordReads
 from anabranch.gateway.tunnels.stores import KnownStores
 
 
@@ -39,6 +42,9 @@ class Parts:
     tables: OpenTables
     updates: Updates
     entries: EntryReads
+    producers: OpenProducers
+    produces: Produces
+    record_reads: RecordReads
     group_readers: HeldReaders
     ids: IdSource
     keys: UsedKeys

@@ -193,11 +193,12 @@ def decide_attributes(
 ) -> AttributesOperation | Duplicate:
     """`last` is the client's last stored number in this segment, 0 if it is unknown.
 
-    Works on sealed segments too. Raises InvalidRequest, StaleRequest, SegmentNotFound, EventGap,
-    WriterExpired, and the errors of `change_attributes`.
+    Works on sealed segments too. The stamp `NO_DECISION` is not compared. Raises InvalidRequest,
+    StaleRequest, SegmentNotFound, EventGap, WriterExpired, and the errors of `change_attributes`.
     """
     check_stamp(kind_of(known, request.segment), request.segment, request.stamp)
-    check_not_stale(known, request.segment, request.stamp)
+    if request.stamp != NO_DECISION:
+        check_not_stale(known, request.segment, request.stamp)
     if not isinstance(known, SegmentState):
         raise gone(known, request.segment)
     number = request.request_number

@@ -13,6 +13,8 @@ SEG-10 the listed transient segments are exactly the living ones, and bear no de
 SEG-14 no segment is merged into a transaction segment, and a transaction segment is merged only
        into a segment of its parent's stream and number
 SEG-15 a segment's kind never changes, and is the one that its name gives
+SEG-16 a segment's event count never falls, so no event's number is given twice; the number of its
+       first kept event never falls and is not above the count
 """
 
 from anabranch.common.model.names import (
@@ -30,7 +32,7 @@ from anabranch.segstore.domain.container.evolve import SegmentMap
 
 
 def check_state(state: SegmentMap) -> None:
-    """SEG-6, SEG-8, SEG-9, SEG-10, SEG-14, SEG-15. Raises AssertionError."""
+    """SEG-6, SEG-8, SEG-9, SEG-10, SEG-14 to SEG-16. Raises AssertionError."""
     living = {}
     for name, known in state.segments.items():
         assert known.name == name, f"SEG-6: {known.name} is filed under {name}"
@@ -39,6 +41,8 @@ def check_state(state: SegmentMap) -> None:
             assert 0 <= known.start <= known.length, f"SEG-6: {known}"
             assert known.number <= state.sequence, f"SEG-6: {known}"
             assert known.kind is segment_kind(name), f"SEG-15: {known}"
+            assert -1 <= known.start_event_count <= known.event_count, f"SEG-16: {known}"
+            assert known.start or not known.start_event_count, f"SEG-16: {known}"
             _check_attributes(known)
     assert living == state.names, "SEG-6: numbers and names disagree"
     assert state.writers.keys() <= living.keys(), "SEG-6: writers of a segment that is gone"
@@ -92,7 +96,8 @@ def _check_transaction(source: str, target: str) -> None:
 
 
 def check_step(before: SegmentMap, after: SegmentMap) -> None:
-    """SEG-1 … SEG-5 and SEG-7 between two moments of one container, for names resident at both.
+    """SEG-1 … SEG-5, SEG-7 and SEG-16 between two moments of one container, for names that are
+    resident at both.
 
     Raises AssertionError.
     """
@@ -118,3 +123,6 @@ def _check_segment(old: SegmentState | Tombstone, new: SegmentState | Tombstone)
         assert new.length == old.length or not old.sealed, f"SEG-1: {old} → {new}"
         assert new.sealed or not old.sealed, f"SEG-2: {old} → {new}"
         assert new.start >= old.start, f"SEG-7: {old} → {new}"
+        assert new.event_count >= old.event_count, f"SEG-16: {old} → {new}"
+        first = new.start_event_count
+        assert first >= old.start_event_count or first == -1, f"SEG-16: {old} → {new}"

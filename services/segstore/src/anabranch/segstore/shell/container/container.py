@@ -220,7 +220,7 @@ class Container:
 
         self.loading.first(names, use, refuse, size)
 
-    def queued(self) -> set[str]:
+    def queued(self) -> frozenset[str]:
         """The names of the segments that waiting operations are about."""
         return self._queue.segments(self._pending.names)
 
@@ -378,8 +378,7 @@ class Container:
             self._spans.hold(self._pending.sequence, span)
 
     def _append(self, session: AppendSession, request: Append, payload: bytes) -> tuple[int, int]:
-        """Returns the segment's length and event count after the append; -1 for the count if the
-        append is a repetition."""
+        """Returns the segment's length and event count after the append; -1 if it is a repeat."""
         if not session.alive:
             raise SessionEnded("the append session has ended", segment=session.segment)
         state = self._pending.living(session.number)

@@ -9,6 +9,7 @@ If the record says that the store is not registered, the store waits without bea
 SPU with its node id. Its containers with shared logs end at once and fail over meanwhile.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -26,10 +27,11 @@ from anabranch.common.errors import (
     ObjectExists,
     OutcomeUnknown,
     ProcessReplaced,
+    RevisionConflict,
     SessionOver,
     Unavailable,
 )
-from anabranch.common.eventsourcing.beats import Beats
+from anabranch.common.eventsourcing.beats import LAST_WORD_S_MAX, Beats
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.model.cluster import NodeRecord
 from anabranch.common.model.joining import join_proof
@@ -188,6 +190,18 @@ class Announcement:
     async def end(self) -> None:
         """Mark the record as stopped; call this after `run` has ended."""
         await self._beats.end(node_to_bytes(replace(self._record(), stopped=True)))
+        try:
+            async with asyncio.timeout(LAST_WORD_S_MAX):
+                await self._end_unregistered()
+        except (TimeoutError, Unavailable, OutcomeUnknown, RevisionConflict) as why:
+            _log.warning("cannot announce the end of this process", error=repr(why))
+
+    async def _end_unregistered(self) -> None:
+        """Mark the record of an unregistered store as stopped, so that it is soon forgotten."""
+        found = await self._nodes.get(self._node.node_id)
+        if found is not None and _is_unregistered(found):
+            last_word = replace(node_from_bytes(found.value), stopped=True)
+            await self._nodes.update(found.key, node_to_bytes(last_word), found.revision)
 
 
 def _is_unregistered(found: StoredObject) -> bool:

@@ -14,7 +14,7 @@ from anabranch.segstore.domain.container.expiry import tombstone_expired
 from anabranch.segstore.shell.container.container import Container
 
 
-def _users(container: Container) -> Callable[[str], bool]:
+def users(container: Container) -> Callable[[str], bool]:
     """A function that returns whether a name is in use at this moment, and must stay resident."""
     queued, pending, tails = container.queued(), container.pending, container.tails
 
@@ -39,7 +39,7 @@ def evict(container: Container) -> bool:
         return False
     if container.partitions is not None:
         container.partitions.settle(container.applied.state.living)
-    uses = _users(container)
+    uses = users(container)
     leaving = residency.leaving(lambda name: container.applied.clean(name) and not uses(name))
     for name in leaving:
         container.segments.evict(name)
@@ -54,7 +54,7 @@ def sweep(container: Container, now_ms: int) -> None:
     them."""
     residency = container.residency
     tombstone_ms = int(residency.limits.tombstone_s * 1000)
-    uses = _users(container)
+    uses = users(container)
     for name in residency.next_to_sweep():
         known = container.pending.segments.get(name)
         if isinstance(known, SegmentState):

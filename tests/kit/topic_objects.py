@@ -39,7 +39,7 @@ QUESTIONS = {**t.QUERIES, **t.ACTIONS, **s.QUERIES, **s.ACTIONS}
 
 
 @dataclass
-class TopicController(AdminController):
+class ObjectsController(AdminController):
     """See the module."""
 
     topics: dict[str, t.TopicDescription] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""The port of provisioners, which run the processes of managed SPUs."""

@@ -1,0 +1,1 @@
+"""The records of topics for many callers: produced through shared producers, read from offsets."""
