@@ -83,7 +83,6 @@ class Bucket(InMemoryObjectStore):
         raise AssertionError("a watch that has lost its place is not followed any further")
 
 
-
 def unknown() -> None:
     raise OutcomeUnknown("no reply to the write in time")
 
