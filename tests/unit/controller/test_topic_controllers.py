@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from anabranch.common.contracts.objects import DOOMED_BUCKET, PARTITION, TOPICS_BUCKET
-from anabranch.common.contracts.topics import AddPartitions, TopicDescribed
-from anabranch.common.errors import TopicExists, TopicNotProvisioned
+from anabranch.common.contracts.topics import AddPartitions, CreateTopic, TopicDescribed
+from anabranch.common.errors import InvalidTopic, TopicExists, TopicNotProvisioned
 from anabranch.common.model.objects import (
     PartitionResolution,
     TopicResolution,
 )
 from anabranch.common.model.stream import StreamState
-from anabranch.controller.handlers.topics.topic_actions import add_partitions
+from anabranch.controller.handlers.topics.topic_actions import add_partitions, create_topic
 from kit.topic_world import ControllerLife, TopicWorld, create, delete
 from kit.virtual_time import run_virtual
 
@@ -100,6 +100,27 @@ def test_added_partitions_come_online_and_the_old_ones_stay() -> None:
             assert grown.topic.partitions_online == 5
             after = await world.partitions("growing")
             assert [one.spec for one in after[:2]] == [one.spec for one in before]
+
+    play(story)
+
+
+def test_a_request_that_is_repeated_finds_its_own_topic_and_adds_partitions_once() -> None:
+    async def story(world: TopicWorld) -> None:
+        async with world.controller().run() as life:
+            query = CreateTopic(topic="orders", incarnation="0123456789ab", wait_s=60.0)
+            first = await create_topic(life.desk, query)
+            assert await create_topic(life.desk, query) == first
+            other = query.model_copy(update={"incarnation": "ba9876543210"})
+            for another in (other, query.model_copy(update={"incarnation": ""})):
+                with pytest.raises(TopicExists):
+                    await create_topic(life.desk, another)
+            grow = AddPartitions(topic="orders", count=2, expected=1, wait_s=60.0)
+            for _ in range(2):
+                grown = await add_partitions(life.desk, grow)
+                assert isinstance(grown, TopicDescribed)
+                assert grown.topic.partition_count == 3
+            with pytest.raises(InvalidTopic, match="the topic has 3 partitions, and not 1"):
+                await add_partitions(life.desk, AddPartitions(topic="orders", expected=1))
 
     play(story)
 

@@ -40,7 +40,7 @@ from anabranch.common.contracts.topics import (
 )
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.objects import Compression, Deduplication, TopicSpec
-from anabranch.common.model.topics import topic_name
+from anabranch.common.model.topics import INCARNATION_LENGTH, topic_name
 
 _DEFAULTS = TopicSpec()
 
@@ -114,7 +114,11 @@ class TopicAdministration:
             await client.topics.create_from("orders", TopicSpec(Computed(partitions=3)))
         """
         query = CreateTopic(
-            topic=topic_name(topic), spec=spec, dry_run=dry_run, wait_s=_wait(wait_s)
+            topic=topic_name(topic),
+            spec=spec,
+            incarnation=self._control.new_command_id()[:INCARNATION_LENGTH],
+            dry_run=dry_run,
+            wait_s=_wait(wait_s),
         )
         return (await self._ask("create_topic", query, TopicCreated, wait_s)).topic
 
@@ -154,13 +158,17 @@ class TopicAdministration:
         """Add partitions. Records with keys may then go to other partitions than before.
 
         Producers learn of them as `TopicProducer` says, and consumers read them from their first
-        record. `wait_s`: as in `create`. Raises TopicNotFound, InvalidTopic, TopicNotProvisioned.
+        record. `wait_s`: as in `create`. Raises TopicNotFound, InvalidTopic (also if another caller
+        adds some at the same time), TopicNotProvisioned.
 
         ::
 
             await client.topics.add_partitions("orders", 2, wait_s=30)
         """
-        query = AddPartitions(topic=topic_name(topic), count=count, wait_s=_wait(wait_s))
+        before = (await self.describe(topic)).partition_count
+        query = AddPartitions(
+            topic=topic_name(topic), count=count, expected=before, wait_s=_wait(wait_s)
+        )
         return (await self._ask("add_partitions", query, TopicDescribed, wait_s)).topic
 
     async def delete(self, topic: str, *, force: bool = False) -> None:

@@ -14,6 +14,8 @@ queries because it is slow, so hedges are paid from a budget that grows with the
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from anabranch.common.contracts.control import ACTIONS
+
 HEDGE_READ_S = 0.15
 HEDGE_STORED_S = 0.25
 """For queries that a controller answers only after it has stored something or asked a peer."""
@@ -33,6 +35,9 @@ HEDGED_AFTER_S: Mapping[str, float] = {
     "describe_segment": HEDGE_STORED_S,
     "list_writer_marks": HEDGE_STORED_S,
     "watermark_status": HEDGE_STORED_S,
+    "describe_topic": HEDGE_STORED_S,
+    "list_partitions": HEDGE_STORED_S,
+    "list_consumers": HEDGE_STORED_S,
     "note_time": HEDGE_STORED_S,
     "resume_transaction": HEDGE_STORED_S,
     "add_transaction_part": HEDGE_STORED_S,
@@ -42,28 +47,10 @@ HEDGED_AFTER_S: Mapping[str, float] = {
 """Slow queries that two controllers may answer at once. Those that change something carry their
 ids, so they have the same effect however often they are decided, and by any controller."""
 
-NEVER_HEDGED = frozenset(
-    {
-        "begin_transaction",  # Each copy begins another transaction, which no client would ping.
-        "commit_transaction",  # With `wait_ms` its answer is late on purpose.
-        "abort_transaction",
-        "forget_application",  # The later copy would forget claims made after the earlier one.
-        "remove_writer",  # The later copy would remove marks made after the earlier one.
-        "list_work",  # It asks every controller, silent ones as well.
-        "move_container",  # An operator's query, like all below: the second answer differs.
-        "abandon_tail",
-        "enable_container",
-        "unpin_container",
-        "set_container_replicas",
-        "elect_leader",
-        "drain_store",
-        "undrain_store",
-        "confirm_losses",
-        "redrive_parked",
-        "drop_parked",
-    }
-)
-"""The client repeats these only when a whole attempt brought no answer."""
+NEVER_HEDGED = frozenset({*ACTIONS, "list_work"}) - HEDGED_AFTER_S.keys()
+"""The client repeats these only when a whole attempt brought no answer: an action may wait on
+purpose, a second copy of it may change more or be refused, and `list_work` asks every controller.
+"""
 
 
 def hedge_after_s(name: str) -> float | None:

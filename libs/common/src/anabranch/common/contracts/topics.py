@@ -44,12 +44,14 @@ class TopicDescription(Contract):
 class CreateTopic(Query):
     """→ TopicCreated. Raises InvalidName, InvalidTopic, TopicExists, TopicNotProvisioned.
 
-    `dry_run`: only check. `wait_s`: wait so long until every partition is online, at most
-    `WAIT_S_MAX`; 0: do not wait.
+    `incarnation`: drawn by the caller, so that a repeat of the request finds its own topic; "": the
+    controller draws it. `dry_run`: only check. `wait_s`: wait so long until every partition is
+    online, at most `WAIT_S_MAX`; 0: do not wait.
     """
 
     topic: str
     spec: TopicSpec = TopicSpec()
+    incarnation: str = Field(default="", pattern=r"^([0-9a-f]{12})?$")
     dry_run: bool = False
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_S_MAX)
 
@@ -101,10 +103,15 @@ class TopicDeleted(Contract):
 
 class AddPartitions(Query):
     """→ TopicDescribed. Raises TopicNotFound, and InvalidTopic (it is not computed, it is a system
-    topic, too many). `wait_s`: as in `CreateTopic`."""
+    topic, too many, another number than `expected`).
+
+    `expected`: the number of partitions before, so that a repeat adds none; None: any. `wait_s`: as
+    in `CreateTopic`.
+    """
 
     topic: str
     count: int = Field(default=1, ge=1)
+    expected: int | None = Field(default=None, ge=0)
     wait_s: float = Field(default=0.0, ge=0.0, le=WAIT_S_MAX)
 
 

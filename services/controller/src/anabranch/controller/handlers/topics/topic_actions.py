@@ -39,29 +39,36 @@ async def create_topic(desk: TopicDesk, query: contracts.CreateTopic) -> Contrac
     Raises InvalidName, TopicExists, InvalidTopic, TopicNotProvisioned, Unavailable, OutcomeUnknown.
     """
     name = topic_name(query.topic)
-    await _require_free(desk, name)
+    found = await _in_the_way(desk, name)
+    if found is not None:
+        if query.dry_run or not query.incarnation or found.incarnation != query.incarnation:
+            raise _exists(name)
+        return await _created(desk, found, query.wait_s)  # by an earlier copy of this request
     require_valid(name, query.spec)
     topic = Topic(name, query.spec, TopicStatus())
     if query.dry_run:
         return contracts.TopicCreated(topic=described_topic(topic, 0))
-    incarnation = desk.ids.new_id()[:INCARNATION_LENGTH]
+    incarnation = query.incarnation or desk.ids.new_id()[:INCARNATION_LENGTH]
     try:
         stored = await desk.topics.create(replace(topic, incarnation=incarnation))
     except ObjectExists as error:
         raise _exists(name) from error
-    await _provisioned(desk, stored, query.wait_s)
-    return contracts.TopicCreated(topic=describe(desk, _newest(desk, stored)))
+    return await _created(desk, stored, query.wait_s)
 
 
-async def _require_free(desk: TopicDesk, name: str) -> None:
-    """Raises TopicExists."""
+async def _created(desk: TopicDesk, topic: Topic, wait_s: float) -> Contract:
+    await _provisioned(desk, topic, wait_s)
+    return contracts.TopicCreated(topic=describe(desk, _newest(desk, topic)))
+
+
+async def _in_the_way(desk: TopicDesk, name: str) -> Topic | None:
+    """The topic of this name, after a deletion that is under way has had time to end."""
     found = await desk.topics.read(name)
     if found is not None and found.deleting:
         old = found
         await desk.wait_until(lambda: _is_gone(desk, old), FREED_WITHIN_S)
         found = await desk.topics.read(name)
-    if found is not None:
-        raise _exists(name)
+    return found
 
 
 def _exists(name: str) -> TopicExists:
@@ -139,6 +146,12 @@ async def add_partitions(desk: TopicDesk, query: contracts.AddPartitions) -> Con
     def decide(found: Topic | None) -> Topic:
         if found is None or found.deleting:
             raise no_topic(name)
+        before = contracts.replica_counts(found.spec)[0]
+        if query.expected is not None and before == query.expected + query.count:
+            return found  # an earlier copy of this request has added them
+        if query.expected not in (None, before):
+            why = f"the topic has {before} partitions, and not {query.expected}"
+            raise InvalidTopic(why, topic=name, why=why)
         return replace(found, spec=grown(name, found.spec, query.count))
 
     topic = await desk.topics.change(name, decide)
