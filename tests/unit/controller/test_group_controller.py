@@ -143,6 +143,7 @@ def test_the_spus_of_a_group_that_cannot_be_read_stay() -> None:
         await bucket.update("main", b"{", found.revision)
         await world.steps()
         assert await world.names() == ["main-0", "main-1"]
+        assert not any(spu.deleting for spu in world.spus.store)
         assert not world.marks.nodes
 
     play(story)
@@ -154,6 +155,7 @@ def test_a_controller_that_starts_beside_a_damaged_group_keeps_its_spus() -> Non
         await world.store_spus_of("main")
         await world.steps()
         assert await world.names() == ["main-0", "main-1"]
+        assert not any(spu.deleting for spu in world.spus.store)
         assert not world.marks.nodes
 
     play(story)
