@@ -153,14 +153,10 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     reports = LoadReports(clock)
     rates = Rates(cluster.placements, reports, around.settings.container_count)
     command_desk = _command_desk(around, repositories, histories, cluster.members.store_clock)
-    scaling = Scaling(
-        rates.heard,
-        partial(decide_stream, command_desk),
-        ScalingStates(around.settings.scaling_profile, clock),
-    )
     jobs = build_jobs(
         around, context, mirror, buckets=cluster.buckets,
-        store_clock=cluster.members.store_clock, purge=store.purge, scaling=scaling,
+        store_clock=cluster.members.store_clock, purge=store.purge,
+        scaling=_scaling(around, rates, command_desk),
         retained=RetainedTopics(topics.dispatchers.topics.store, topics.live),
     )  # fmt: skip
     query_desk = _query_desk(
@@ -178,17 +174,21 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
             around.objects(subjects.CLUSTER_BUCKET), store.last_sequence, mirror.reached, clock
         ),
         load=LoadReportListener(client, partial(_learn, reports, jobs), around.observer.metrics),
-        queries=QueryServer(
-            client,
-            ANSWERED_BY,
-            partial(answer_query, query_desk),
-            cluster.members.me.controller_id,
-            SLOW,
-        ),
+        queries=_query_server(around, query_desk),
         commands=_commands(around, command_desk, parked),
         writer_times=context.writer_times,
         jobs=jobs,
     )
+
+
+def _scaling(around: Surroundings, rates: Rates, desk: CommandDesk) -> Scaling:
+    states = ScalingStates(around.settings.scaling_profile, around.clock)
+    return Scaling(rates.heard, partial(decide_stream, desk), states)
+
+
+def _query_server(around: Surroundings, desk: QueryDesk) -> QueryServer:
+    answer, me = partial(answer_query, desk), desk.cluster.members.me.controller_id
+    return QueryServer(around.client, ANSWERED_BY, answer, me, SLOW)
 
 
 def _learn(reports: LoadReports, jobs: Jobs, report: LoadReport) -> None:
