@@ -35,8 +35,8 @@ class RetainedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionNumbers:
-    """A partition as its leader reported it. `size_bytes`: the bytes that it keeps, -1 if not known; `base`
-    and `leo`: the numbers of the first kept record and of the next one."""
+    """A partition as its leader reported it. `size_bytes`: the bytes that it keeps, -1 if not
+    known; `base` and `leo`: the numbers of the first kept record and of the next one."""
 
     base: int
     leo: int
