@@ -28,7 +28,7 @@ from kit.topic_parts import partition
 
 PARTITION, OTHER = partition(0), partition(1)
 TINY = TierTwoLimits(
-    chunks=ChunkLimits(chunk_max=1500, own_chunk_min=800, sparse_interval=400),
+    chunks=ChunkLimits(chunk_max=1500, own_chunk_min=800, sparse_interval=400, gathered_max=300),
     rewrite=RewriteLimits(live_share=0.9, rest_s=0.0),
 )
 
@@ -77,22 +77,28 @@ class Story:
         self.driver.seal(name, NO_DECISION)
         return name, len(block)
 
-    def merge(self, name: str, size: int, event_count: int) -> None:
+    def merge(self, uploads: list[tuple[str, int]], event_count: int) -> None:
         """As a large record is: its parts come by a merge."""
-        self.driver.merge(name, target=PARTITION, stamp=NO_DECISION)
-        self.model.append(size, event_count)
+        names = [name for name, _ in uploads]
+        self.driver.merge(*names, target=PARTITION, stamp=NO_DECISION)
+        for _, size in uploads:
+            self.model.append(size, event_count)
 
     def upload(self, event_count: int, flush: str) -> None:
-        """Merge an upload, before or after it is flushed, or while a flush is under way."""
-        name, size = self.uploaded(event_count)
+        """Merge two uploads, before or after they are flushed, or while a flush is under way."""
+        uploads = [self.uploaded(event_count) for _ in range(2)]
         if flush == "tiered":
             self.flush()
-        if flush == "flushing":
+        if flush != "flushing":
+            self.merge(uploads, event_count)
+            return
+
+        def happening() -> None:
+            self.merge(uploads, event_count)
             self.commit()
-            self.driver.flush_during(lambda: self.merge(name, size, event_count))
-            self.commit()
-        else:
-            self.merge(name, size, event_count)
+
+        self.commit()
+        self.driver.flush_during(happening)
 
     def commit(self) -> None:
         self.driver.commit()
