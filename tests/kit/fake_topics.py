@@ -23,6 +23,7 @@ from anabranch.common.errors import (
     TooManyAttributes,
     TopicExists,
     TopicNotFound,
+    WriterExpired,
 )
 from anabranch.common.model.names import StreamRef, segment_id
 from anabranch.common.model.objects import (
@@ -295,7 +296,8 @@ class TopicConnection(FakeConnection):
         last = segment.last_numbers.get(request.client_id, 0)
         if request.request_number <= last:
             return
-        assert request.request_number == last + 1
+        if request.request_number > last + 1:
+            raise WriterExpired("the request starts too late", last=last)
         changed: dict[bytes, int | None] = {**segment.attributes}
         for update in request.updates:
             if update.kind == "replace-if-equals":

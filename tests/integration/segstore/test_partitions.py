@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ async def test_the_numbers_of_records_are_reported_and_survive_a_kill(
         await place_topics(cluster)
         client = await connect(cluster)
         for segment in (PARTITION, EMPTY):
-            await until_open(lambda segment=segment: client.create(segment))
+            await until_open(partial(client.create, segment))
         await client.setup(PARTITION)
         first = client.append(1, [b"a", b"b"])
         reply = await acknowledged(client)

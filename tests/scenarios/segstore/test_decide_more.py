@@ -6,6 +6,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
+    NO_DECISION,
     AttributeUpdate,
     ConditionalAppend,
     MergedSegment,
@@ -175,6 +176,24 @@ def test_a_merged_segment_is_gone_and_says_where_its_bytes_are(
     else:
         decided = code_or(decide[verb], state, NAME, stamp, 0)
     assert outcome in (decided, type(decided).__name__)
+
+
+def test_a_client_changes_attributes_by_no_decision_and_leaves_the_stamp_as_it_is() -> None:
+    before = KNOWN["open@2"]
+    assert isinstance(before, SegmentState)
+    assert before.stamp > NO_DECISION
+    request = UpdateAttributes(
+        segment=NAME,
+        stamp=NO_DECISION,
+        client_id=CLIENT,
+        request_number=1,
+        updates=(AttributeUpdate(ID, "replace", 7),),
+    )
+    operation = decide_attributes(before, 0, request, 0)
+    assert isinstance(operation, AttributesOperation)
+    after = evolve(before, 9, operation)
+    assert isinstance(after, SegmentState)
+    assert (after.attributes, after.stamp) == ({ID: 7}, before.stamp)
 
 
 def source(kind: str, name: str) -> Known:

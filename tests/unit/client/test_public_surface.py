@@ -17,6 +17,7 @@ from anabranch.client import (
     ByteStream,
     Client,
     Cluster,
+    Consumers,
     Containers,
     Controllers,
     Event,
@@ -31,16 +32,22 @@ from anabranch.client import (
     RangeReader,
     ReaderGroup,
     ReaderGroups,
+    RecordBatch,
     RevisionedStream,
     Scan,
     Scopes,
     Serializer,
+    SpuGroups,
+    Spus,
     StateCodec,
     StateSynchronizer,
     Stores,
     Streams,
     Table,
     Tables,
+    TopicConsumer,
+    TopicProducer,
+    Topics,
     Transaction,
     TransactionPart,
     Transactions,
@@ -50,6 +57,7 @@ from anabranch.client import (
 from anabranch.client.admin.stream_views import StreamViews
 from anabranch.client.administration import Administration
 from anabranch.client.blocking import Blocking, BlockingClient
+from anabranch.client.topics.admin import TopicAdministration
 from anabranch.client.writing.lane_writer import LaneWriter
 from anabranch.common.errors import ERRORS_BY_CODE
 
@@ -58,6 +66,7 @@ OWNERS = (
     Administration,
     Client,
     Cluster,
+    Consumers,
     Containers,
     Controllers,
     EventWriter,
@@ -70,11 +79,17 @@ OWNERS = (
     ReaderGroups,
     RevisionedStream,
     Scopes,
+    SpuGroups,
+    Spus,
     StateSynchronizer,
     Stores,
     Streams,
     StreamViews,
     Tables,
+    TopicAdministration,
+    TopicConsumer,
+    TopicProducer,
+    Topics,
     Transaction,
     TransactionPart,
     Transactions,
@@ -119,7 +134,9 @@ KINDS: Mapping[str, type] = {
     "file": ByteStream,
     "group": ReaderGroup,
     "log": RevisionedStream,
+    "consumer": TopicConsumer,
     "part": TransactionPart,
+    "producer": TopicProducer,
     "scan": Scan,
     "shared": StateSynchronizer,
     "table": Table,
@@ -249,6 +266,8 @@ def test_every_use_compiles_and_calls_methods_that_exist() -> None:
     wrong = []
     for owner, part in documented_parts():
         kinds = {**KINDS, "reader": EventReader}
+        if owner in (RecordBatch, TopicConsumer):
+            kinds["batch"] = RecordBatch
         if owner in (GroupReader, GroupReaderSettings, ReaderGroup):
             kinds["reader"] = GroupReader
         elif owner in (Blocking, BlockingClient):

@@ -106,8 +106,11 @@ class Story:
         assert isinstance(info, SegmentInfo)
         return info.start_event_count
 
-    def check(self) -> None:
-        """Every number is located at a true boundary, never too late, and not far too early."""
+    def check(self, *, exact_from: int = 2**62) -> None:
+        """Every number is located at a true boundary, never too late, and not far too early.
+
+        From the number `exact_from` on, at the greatest one.
+        """
         boundaries = set(self.model.kept)
         first, last = self.model.start, self.model.ends[self.model.durable - 1]
         for number in range(last[1] + 2):
@@ -122,6 +125,7 @@ class Story:
             assert found.event_index <= number
             exact = max(held for held in boundaries if held[1] <= number)
             assert exact[0] - found.offset < 1500
+            assert number < exact_from or found.offset == exact[0]
             if number >= last[1]:
                 assert (found.offset, found.event_index) == last
 
@@ -150,7 +154,10 @@ def test_every_number_is_located_as_the_model_says(
     course: list[tuple[str, int]], cache_size: int
 ) -> None:
     story = Story(cache_size=cache_size)
+    flushed = 0
     for what, number in course:
+        if what in ("flush", "rewrite"):
+            flushed = story.model.ends[-1][1]
         if what == "append":
             story.append(number)
         elif what == "truncate":
@@ -159,7 +166,7 @@ def test_every_number_is_located_as_the_model_says(
         else:
             getattr(story, what)()
     story.commit()
-    story.check()
+    story.check(exact_from=flushed)
     assert story.start_event_count() == story.model.start[1]
     story.driver.finish()
 
@@ -203,6 +210,25 @@ def test_in_tier_two_one_footer_is_read_however_many_chunks_there_are(story: Sto
     story.driver.interrupted.entry_counts = counted  # type: ignore[attr-defined]
     story.check()
     assert len(read) == 80
+
+
+def test_copies_of_extents_keep_their_numbers(story: Story) -> None:
+    for number in range(1, 4):
+        story.append(number)
+        story.driver.append_once(number, [b"dies" * 50], segment=OTHER)
+        story.flush()
+    index = story.driver.container.applied.index.get(1)
+    assert index is not None
+    before = list(index.layout.extents)
+    story.driver.delete(OTHER)
+    story.rewrite()
+    after = list(index.layout.extents)
+    assert {extent.ref.name for extent in before}.isdisjoint(extent.ref.name for extent in after), (
+        "nothing was rewritten"
+    )
+    assert [extent.events_before for extent in after] == [0, 1, 3]
+    story.crash()
+    story.check()
 
 
 def test_a_truncation_of_bytes_that_only_tier_two_has_knows_its_number(story: Story) -> None:

@@ -236,6 +236,7 @@ if TYPE_CHECKING:
     from anabranch.common.errors import TableNotFound as TableNotFound
     from anabranch.common.errors import TableSealed as TableSealed
     from anabranch.common.errors import TimedOut as TimedOut
+    from anabranch.common.errors import TooManyAttributes as TooManyAttributes
     from anabranch.common.errors import TooManyCheckpoints as TooManyCheckpoints
     from anabranch.common.errors import TooManyReaders as TooManyReaders
     from anabranch.common.errors import TopicExists as TopicExists

@@ -100,10 +100,10 @@ _NAMES: Mapping[str, str] = {
         SegmentNotFound SegmentTruncated SerializationFailed SpuExists SpuGroupExists
         SpuGroupNotFound SpuNotFound StateNotInitialized StreamExists StreamNotFound
         StreamNotSealed StreamSealed SubscriberNotFound TableExists TableNotFound
-        TableSealed TimedOut TooManyCheckpoints TooManyReaders TopicExists TopicNotFound
-        TopicNotProvisioned TransactionEnded TransactionNotFound Unauthorized Unavailable
-        Unknown UnsupportedProtocol VersionCompacted VersionMismatch VersionPassed
-        ViewMismatch WriterExpired
+        TableSealed TimedOut TooManyAttributes TooManyCheckpoints TooManyReaders TopicExists
+        TopicNotFound TopicNotProvisioned TransactionEnded TransactionNotFound Unauthorized
+        Unavailable Unknown UnsupportedProtocol VersionCompacted VersionMismatch
+        VersionPassed ViewMismatch WriterExpired
     """,
     "anabranch.common.model.key_range": "KeyRange",
     "anabranch.common.model.names": "StreamRef",

@@ -90,6 +90,12 @@ class Settings(NatsSettings):
     """The Redis server of the buckets' leases: redis://host:6379, or with a database's number,
     redis://host:6379/1: each cluster needs its own. Empty: controllers share buckets by rendezvous,
     without leases."""
+    objects_url: str = ""
+    """The Redis server of the cluster's objects (members, placements, topics, …), another one than
+    that of the leases: redis://host:6380. Empty: NATS holds them. It is the same for all
+    controllers and segment stores, and never changes."""
+    objects_sync: Literal["checked", "unchecked"] = "checked"
+    """`unchecked`: start although that Redis may lose acknowledged objects in a power cut."""
     nats_monitor_url: str = "http://127.0.0.1:8222"
     """The monitoring URLs of all NATS servers, separated by commas. They show whether the servers
     sync every write, and how many they are."""
@@ -196,6 +202,12 @@ class Settings(NatsSettings):
     @classmethod
     def _no_file_if_empty(cls, path: object) -> object:
         return path or None
+
+    @model_validator(mode="after")
+    def _check_objects_url(self) -> Self:
+        if self.objects_url and self.objects_url == self.redis_url:
+            raise ValueError("objects_url is the server of the leases, whose data may vanish")
+        return self
 
     @field_validator("nats_monitor_url")
     @classmethod

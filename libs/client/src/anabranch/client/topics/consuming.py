@@ -224,9 +224,10 @@ class Consuming:
 
     async def next(self) -> RecordBatch | None:
         """As `Feed.next`, but raises the failure of an automatic commit first."""
-        if self._committing is not None:
+        batch = None if self._committing is not None else await self._feed.next()
+        if batch is None and self._committing is not None:
             raise self._committing.copy()
-        return await self._feed.next()
+        return batch
 
     def next_nowait(self) -> RecordBatch | None:
         """As `Feed.next_nowait`."""
@@ -276,3 +277,4 @@ class Consuming:
                 continue  # the next commit stores later offsets anyway
             except AnabranchError as error:
                 self._committing = error
+                await self._feed.close()  # so that a call that waits for records ends

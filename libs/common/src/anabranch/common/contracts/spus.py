@@ -14,7 +14,10 @@ from anabranch.common.model.objects import (
 
 
 class SpuDescription(Contract):
-    """A registered SPU, or a store that was refused because it is not registered (`refused`)."""
+    """A registered SPU, or a store that was refused because it is not registered (`refused`).
+
+    `spec`: what was registered. `resolution`: whether its store is connected.
+    """
 
     name: str
     """The node id of its store."""
@@ -71,6 +74,8 @@ class SpuList(Contract):
 
 
 class SpuGroupDescription(Contract):
+    """An SPU group. `resolution`: the status, with a `reason` if the spec is invalid."""
+
     name: str
     spec: SpuGroupSpec
     resolution: SpuGroupResolution

@@ -24,7 +24,14 @@ WAIT_S_MAX = 90.0
 
 
 class TopicDescription(Contract):
-    """A topic, as the answering controller sees it."""
+    """A topic, as the answering controller sees it.
+
+    `topic`: its name. `incarnation`: twelve digits that no other topic of this name has. `spec`:
+    what is wanted. `resolution`: the status, with a `reason` if there is an obstacle.
+    `replication_factor`: the replicas of each partition that the spec asks for.
+    `partitions_online`: the partitions that have a leader. `deleting`: a deletion was asked for.
+    `scope`: that of the backing stream.
+    """
 
     topic: str
     incarnation: str
@@ -140,6 +147,14 @@ class ReplicaLive(Contract):
 
 
 class PartitionDescription(Contract):
+    """A partition, as the answering controller sees it.
+
+    `topic` and `partition`: its topic and its index there. `container`: the container that holds
+    its segment. `replicas`: the SPUs as assigned, leader first. `resolution`: the status. `epoch`:
+    the container epoch that the status is of. `leader_live` and `followers_live`: how far the
+    replicas' logs reach. `deleting`: it is being deleted.
+    """
+
     topic: str
     partition: int
     segment: str

@@ -81,7 +81,9 @@ class PrivateEndpoint:
 class SpuSpec:
     """An SPU: a segment store under its node id. `spu_id` is unique over all types.
 
-    `storage_size_bytes`: how much its partitions may hold; 0: without a limit.
+    `public` and `private`: its endpoints for clients and for other SPUs. `rack`: the failure domain
+    that it stands in, "" without one. `storage_size_bytes`: how much its partitions may hold; 0:
+    without a limit. `type`: managed or custom.
     """
 
     spu_id: int
@@ -177,8 +179,13 @@ class Deduplication:
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """`retention_s`: records are kept at least so long. `partition_size_max_bytes`: a larger
-    partition loses its oldest records. `segment_size_bytes`: the steps in which it does."""
+    """What a topic is to be.
+
+    `replicas`: how many partitions with how many replicas, or which. `retention_s`: records are kept
+    at least so long. `partition_size_max_bytes`: a larger partition loses its oldest records.
+    `segment_size_bytes`: the steps in which it does. `compression`: the codecs of its producers.
+    `deduplication`: how long repeats are recognized. `system`: lists show it only on request.
+    """
 
     replicas: Computed | Assigned = Computed()
     retention_s: int = 604_800

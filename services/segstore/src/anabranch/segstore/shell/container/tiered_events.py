@@ -59,6 +59,9 @@ async def find_event(tier_two: TierTwo, place: EventsInTierTwo) -> TieredEvent:
     at = last_known(extents, wanted)
     before = extents[at].events_before if at >= 0 else await _before_first(tier_two, place)
     at = max(at, 0)
+    if wanted < before:
+        count = await _before_start(tier_two, place, before)
+        return TieredEvent(place, EventBoundary(place.start, count), count)
     while True:
         extent = extents[at]
         entries = ((0, 0), *await tier_two.entry_counts(extent.ref))
@@ -71,12 +74,11 @@ async def find_event(tier_two: TierTwo, place: EventsInTierTwo) -> TieredEvent:
             return TieredEvent(place, ended, place.start_event_count)
         at, before = at + 1, following
     listed = bisect_right(entries, wanted - before, key=lambda entry: entry[1]) - 1
-    offset, count = entries[max(listed, 0)]
+    offset, count = entries[listed]
     boundary = EventBoundary(extent.start + offset, before + count)
     start_event_count = place.start_event_count
-    if start_event_count < 0 and boundary.offset <= place.start:
-        found = await boundaries_around(tier_two, extent, place.start - extent.start)
-        start_event_count = before + found.event_count
+    if boundary.offset < place.start:
+        start_event_count = await _before_start(tier_two, place, before)
     return TieredEvent(place, boundary, start_event_count)
 
 
@@ -99,3 +101,14 @@ async def _before_first(tier_two: TierTwo, place: EventsInTierTwo) -> int:
         event_count -= place.gaps.get(following, 0) + entries[-1][1]
         following = extent.start
     return event_count
+
+
+async def _before_start(tier_two: TierTwo, place: EventsInTierTwo, before_first: int) -> int:
+    """How many events the segment has before its start; `before_first`: before the first extent."""
+    first = place.extents[0]
+    if place.start_event_count >= 0:
+        return place.start_event_count
+    if place.start <= first.start:
+        return before_first - place.gaps.get(first.start, 0)
+    found = await boundaries_around(tier_two, first, place.start - first.start)
+    return before_first + found.event_count
