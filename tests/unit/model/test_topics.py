@@ -32,6 +32,12 @@ def test_a_backing_stream_has_an_internal_name_that_tells_topic_and_incarnation(
         assert topics.topic_of(stream.stream) == (name, "0123456789ab")
 
 
+def test_an_incarnation_follows_from_a_command_id_and_fits_a_backing_stream() -> None:
+    first = topics.incarnation_from("command-1")
+    assert first == topics.incarnation_from("command-1") != topics.incarnation_from("command-2")
+    topics.backing_stream(topics.topic_name("orders"), first)
+
+
 @pytest.mark.parametrize("name", ["_TABLEx", "_TOPICorders", "_TOPICorders.12", "orders"])
 def test_another_streams_name_tells_no_topic(name: str) -> None:
     with pytest.raises(InvalidName):

@@ -40,7 +40,7 @@ from anabranch.common.contracts.topics import (
 )
 from anabranch.common.errors import InvalidRequest, TopicNotProvisioned
 from anabranch.common.model.objects import Compression, Deduplication, TopicSpec
-from anabranch.common.model.topics import INCARNATION_LENGTH, topic_name
+from anabranch.common.model.topics import incarnation_from, topic_name
 
 _DEFAULTS = TopicSpec()
 WAIT_STEP_S = 1.5
@@ -118,7 +118,7 @@ class TopicAdministration:
         query = CreateTopic(
             topic=topic_name(topic),
             spec=spec,
-            incarnation=self._control.new_command_id()[:INCARNATION_LENGTH],
+            incarnation=incarnation_from(self._control.new_command_id()),
             dry_run=dry_run,
             wait_s=_wait(wait_s),
         )

@@ -7,6 +7,7 @@ partitions and stays empty.
 """
 
 import re
+from hashlib import blake2b
 from typing import NewType
 
 from anabranch.common.errors import InvalidName
@@ -54,6 +55,11 @@ def backing_stream(topic: TopicName, incarnation: str) -> StreamRef:
     """The internal stream that backs one incarnation of a topic."""
     assert len(incarnation) == INCARNATION_LENGTH
     return StreamRef(TOPIC_SCOPE, StreamName(f"{TOPIC_PREFIX}{topic}.{incarnation}"))
+
+
+def incarnation_from(unique: str) -> str:
+    """An incarnation made of a text that no other request has, such as a command id."""
+    return blake2b(unique.encode(), digest_size=INCARNATION_LENGTH // 2).hexdigest()
 
 
 def is_backing(stream: str) -> bool:
