@@ -127,7 +127,6 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     store = JetStreamEventStore(client, clock)
     # A decision is first tried on the state that the mirror, which is built later, has folded.
     repositories = Repositories(store, around.ids, lambda subject: mirror.known(subject))  # noqa: PLW0108
-    # The registered SPUs are read later, when the object stores exist.
     cluster = build_cluster(around, bucket_count, lambda: topics.registered())  # noqa: PLW0108
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
