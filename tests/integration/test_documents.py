@@ -38,7 +38,7 @@ RUNNING = [
     for path in DOCUMENTS
     if re.search(r"^```.* (run|output)", path.read_text(), re.MULTILINE)
 ]
-STARTS_A_CLUSTER = ["docs/fail-over.md", "docs/replication.md"]
+STARTS_A_CLUSTER = ["docs/fail-over.md", "docs/replication.md", "docs/topics.md"]
 """Their first block starts a cluster in the directory that ANABRANCH_DATA_DIR names."""
 STOP_SECONDS_MAX = 30
 STARTED_SECONDS_MAX = 30

@@ -33,6 +33,10 @@ class CarelessBucket:
         """The connection's JetStream."""
         return self
 
+    def new_inbox(self) -> str:
+        """An inbox with a name of its own."""
+        return f"_INBOX.{len(self.messages)}"
+
     async def publish(
         self, subject: str, payload: bytes, headers: Mapping[str, str], **_given: object
     ) -> PubAck:

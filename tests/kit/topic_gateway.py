@@ -39,19 +39,26 @@ async def record_gateway(
 ) -> AsyncIterator[TopicGateway]:
     """A gateway on the topic orders with its records."""
     async with (
-        topic_bench(partitions) as bench,
+        _bench(partitions) as bench,
         _served(bench.client, settings or Settings()) as (parts, http, app),
     ):
         yield TopicGateway(bench, parts, http, app)
 
 
 @asynccontextmanager
+async def _bench(partitions: int) -> AsyncIterator[TopicBench]:
+    async with topic_bench(partitions) as bench:
+        bench.control.new_command_id = SeededIds(2).new_id  # type: ignore[method-assign]
+        yield bench
+
+
+@asynccontextmanager
 async def objects_gateway() -> AsyncIterator[tuple[ObjectsController, httpx.AsyncClient]]:
     """A gateway on topics without records, SPUs and SPU groups."""
     controller = ObjectsController()
-    client = Client(
-        FakeControlPlane(controller), clock=SystemClock(), ids=SeededIds(1), rng=system_rng()
-    )
+    control, ids = FakeControlPlane(controller), SeededIds(1)
+    control.new_command_id = ids.new_id  # type: ignore[method-assign]
+    client = Client(control, clock=SystemClock(), ids=ids, rng=system_rng())
     async with client, _served(client, Settings()) as (_, http, _):
         yield controller, http
 

@@ -4,6 +4,7 @@ It answers every query and action of `contracts.topics` and `contracts.spus` at 
 ids are online, and a topic is provisioned if it needs no more replicas than there are such SPUs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.common.contracts import spus as s
@@ -91,17 +92,21 @@ class ObjectsController(AdminController):
             case t.Rebalance():
                 return t.RebalancePlan(moves=self.moves)
             case t.ListConsumers():
-                found = [one for one in self.consumers if query.topic in ("", one.topic)]
-                return t.ConsumerList(consumers=tuple(found))
+                named = [one for one in self.consumers if query.topic in ("", one.topic)]
+                return t.ConsumerList(consumers=tuple(named))
             case t.ForgetConsumer():
                 self.consumers = [one for one in self.consumers if one.consumer != query.consumer]
                 return t.ConsumerNamed(incarnation=self._topic(query.topic).incarnation)
         raise AssertionError(query)
 
     def _create(self, query: t.CreateTopic) -> Contract:
-        if query.topic in self.topics:
+        known = self.topics.get(query.topic)
+        if known is not None and known.incarnation == query.incarnation:
+            self._wait(known, query.wait_s)
+            return t.TopicCreated(topic=known)
+        if known is not None:
             raise TopicExists(f"Topic '{query.topic}' already exists", topic=query.topic)
-        made = self._described(query.topic, query.spec)
+        made = self._described(query.topic, query.spec, query.incarnation)
         if made.partition_count < 1:
             why = "partition must be greater than 0"
             raise InvalidTopic(why, topic=query.topic, why=why)
@@ -110,14 +115,16 @@ class ObjectsController(AdminController):
             self._wait(made, query.wait_s)
         return t.TopicCreated(topic=made)
 
-    def _described(self, topic: str, spec: TopicSpec) -> t.TopicDescription:
+    def _described(
+        self, topic: str, spec: TopicSpec, incarnation: str = "0123456789ab"
+    ) -> t.TopicDescription:
         partitions, factor = t.replica_counts(spec)
         online = [one for one in self.spus.values() if one.resolution is SpuResolution.ONLINE]
         enough = factor <= max(1, len(online))
-        stream = backing_stream(TopicName(topic), "0123456789ab")
+        stream = backing_stream(TopicName(topic), incarnation)
         return t.TopicDescription(
             topic=topic,
-            incarnation="0123456789ab",
+            incarnation=incarnation,
             spec=spec,
             resolution=TopicResolution.PROVISIONED
             if enough
@@ -142,9 +149,11 @@ class ObjectsController(AdminController):
         found = self._topic(query.topic)
         if not isinstance(found.spec.replicas, Computed):
             raise InvalidTopic("invalid replica type", topic=query.topic, why="it is assigned")
-        count = found.partition_count + query.count
+        before = found.partition_count if query.expected is None else query.expected
+        count = before + query.count
         spec = replace(found.spec, replicas=replace(found.spec.replicas, partitions=count))
-        made = self.topics[query.topic] = self._described(query.topic, spec)
+        made = self._described(query.topic, spec, found.incarnation)
+        self.topics[query.topic] = made
         self._wait(made, query.wait_s)
         return t.TopicDescribed(topic=made)
 
@@ -251,7 +260,7 @@ class ObjectsController(AdminController):
                 return s.SpuGroupList(groups=groups, next_page_token=token)
         return None
 
-    def _paged(self, found: dict[str, object], query: PagedQuery) -> tuple[tuple[str, ...], str]:
+    def _paged(self, found: Mapping[str, object], query: PagedQuery) -> tuple[tuple[str, ...], str]:
         return self._page(sorted(found), query)
 
     def _register(self, query: s.RegisterSpu) -> Contract:

@@ -264,6 +264,7 @@ class ControllerLife:
             placements=lambda: self.world.placements,
             stream=self.world.streams.readable_stream,
             refused=dict,
+            explain=lambda _container: (),
             rebalances=NoRebalances(),
             changes=changes,
             clock=self.clock,

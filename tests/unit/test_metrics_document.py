@@ -30,6 +30,7 @@ def of_the_controller(metrics: Metrics) -> None:
     controller.watch_cluster(members=dict, holds=dict, leads=none)
     controller.watch_containers(containers=dict, counts=FailOverCounts())
     controller.watch_scaling(dict)
+    controller.watch_objects(spus=dict, topics=dict, partitions=dict)
     controller.watch_transactions(ages=lambda: TransactionAges(0, 0, 0, 0, 0), purged=none)
     controller.watch_retention(RetentionCounts())
     controller.watch_watermarks(WatermarkCounts())
@@ -94,5 +95,5 @@ def test_no_label_could_hold_the_name_of_a_stream_or_segment() -> None:
     assert labels == {
         "kind", "outcome", "query", "step", "code", "method", "route", "status", "source", "state",
         "change", "part", "job", "rule", "action", "verdict",
-        "reason", "direction", "container", "replica",
+        "reason", "direction", "container", "replica", "resolution",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every `ObjectStore` does, on the in-memory one and on a real NATS server."""
+"""What every `ObjectStore` does, on the in-memory one, a real NATS server and a real Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.redis_objects import RedisObjects
 from anabranch.common.errors import ObjectExists, RevisionConflict
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import ObjectStore, ObjectWrite, StoredObject
@@ -18,10 +19,17 @@ _NUMBERS = count()
 DEADLINE_S = 10
 
 
-@pytest.fixture(params=["memory", "jetstream"])
+@pytest.fixture(params=["memory", "jetstream", "redis-2", "redis-3"])
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[ObjectStore]:
     if request.param == "memory":
         yield InMemoryObjectStore()
+        return
+    if request.param.startswith("redis"):
+        server = request.getfixturevalue("redis_server")
+        protocol = int(request.param[-1])
+        place = RedisObjects(server.url, SystemClock(), protocol=protocol)
+        yield place.bucket(f"fresh{next(_NUMBERS)}")
+        await place.close()
         return
     server = request.getfixturevalue("nats_server")
     client = await connect_nats(nats_target(server.url), "conformance")

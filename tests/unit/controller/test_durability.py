@@ -1,11 +1,15 @@
 """Where the metadata is stored, and whether the servers' own words say that they keep it."""
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.common.errors import MetadataNotSynced
 from anabranch.common.model.nats_server import MonitoredServer, monitored_server, serving_servers
+from anabranch.common.model.redis_server import RedisDurability
 from anabranch.controller.domain.durability import (
     ReplicaSetting,
+    check_redis,
     check_synced,
     doubt,
     wanted_replicas,
@@ -100,3 +104,44 @@ def test_a_replica_that_is_away_does_not_serve() -> None:
     assert serving_servers({"cluster": {"leader": "n1"}}) == ("n1",)
     assert serving_servers({"cluster": {"replicas": replicas}}) == ()
     assert serving_servers({}) == ()
+
+
+DURABLE = RedisDurability("7.2.4", "master", "yes", "always", "no", "noeviction")
+
+
+@pytest.mark.parametrize("version", ["6.2", "6.2.0", "7.2.4", "8.0.1"])
+def test_a_redis_that_syncs_always_and_never_evicts_holds_objects(version: str) -> None:
+    check_redis(replace(DURABLE, version=version))
+
+
+@pytest.mark.parametrize(
+    ("found", "setting"),
+    [
+        (replace(DURABLE, appendonly="no"), "appendonly yes"),
+        (replace(DURABLE, appendfsync="everysec"), "appendfsync always"),
+        (replace(DURABLE, appendfsync=""), "appendfsync always"),
+        (replace(DURABLE, no_appendfsync_on_rewrite="yes"), "no-appendfsync-on-rewrite no"),
+        (replace(DURABLE, maxmemory_policy="allkeys-lru"), "maxmemory-policy noeviction"),
+    ],
+)
+def test_a_redis_that_may_lose_objects_is_refused_with_the_setting(
+    found: RedisDurability, setting: str
+) -> None:
+    with pytest.raises(MetadataNotSynced) as refusal:
+        check_redis(found)
+
+    assert setting in refusal.value.remedy_for("command")
+    assert "ANABRANCH_CONTROLLER_OBJECTS_SYNC=unchecked" in refusal.value.remedy_for("command")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        replace(DURABLE, role="slave"),
+        replace(DURABLE, version="6.0.16"),
+        replace(DURABLE, version=""),
+    ],
+)
+def test_a_replica_or_an_old_redis_is_refused(found: RedisDurability) -> None:
+    with pytest.raises(MetadataNotSynced):
+        check_redis(found)

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.errors import CorruptEvent, DiskFailed, OutcomeUnknown, TierTwoRewound
 from anabranch.common.model.key_range import KeyRange, even_ranges
-from anabranch.common.model.names import StreamRef, segment_id, stream_ref
+from anabranch.common.model.names import StreamName, StreamRef, segment_id, stream_ref
 from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.common.model.topics import TopicName, backing_stream
 from anabranch.common.storage.ports import Buffer, ChunkStorage
 from anabranch.common.storage.streams import list_streams, read_stream
 from anabranch.common.tier2.streams import (
@@ -33,6 +34,7 @@ from anabranch.controller.domain.stream.export import (
     ShapedStream,
     decide_exports,
     exported_stream,
+    is_exported,
     superseded,
 )
 from anabranch.controller.domain.stream.history import EpochRecord, History, SealedSegment
@@ -459,3 +461,9 @@ def test_one_stream_that_cannot_be_told_keeps_no_other_one(error: Exception) -> 
         assert world.session_count == 1
 
     run_virtual(live())
+
+
+def test_internal_streams_are_not_exported_except_those_of_topics() -> None:
+    topic = backing_stream(TopicName("orders"), "0123456789ab")
+    state = StreamRef(REF.scope, StreamName("_RGreaders"))
+    assert [is_exported(stream) for stream in (REF, topic, state)] == [True, True, False]

@@ -12,6 +12,7 @@ from anabranch.common.contracts.commands import (
     ScaleStream,
     TruncateStream,
 )
+from anabranch.common.contracts.transactions import BeginTransaction
 from anabranch.common.errors import InvalidRequest, ScaleRefused
 from anabranch.common.model.names import SegmentId, number_of
 from anabranch.common.model.stream import SegmentOffset
@@ -29,6 +30,7 @@ from anabranch.controller.domain.stream.decide import Circumstances, decide
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream
+from anabranch.controller.domain.transaction.decide import Opening, opened
 from kit.topic_stream import REF, Life, growth
 
 CONTAINERS = st.integers(TOPIC_CONTAINER_MIN, CONTAINER_LIMIT - 1)
@@ -117,3 +119,9 @@ def test_other_streams_have_no_containers() -> None:
     scale = growth(life.stream, (TOPIC_CONTAINER_MIN,) * 2, "g")
     with pytest.raises(InvalidRequest):
         decide(active, scale.model_copy(update={"scope": "s", "stream": "x"}), around)
+
+
+def test_a_topic_takes_no_transaction() -> None:
+    asked = BeginTransaction(scope=REF.scope, stream=REF.stream)
+    with pytest.raises(InvalidRequest):
+        opened(asked, Opening("0" * 32, 1, 0, 0))

@@ -1,4 +1,4 @@
-"""What the reducers decide, where a text scenario would show it less well."""
+"""The decisions of the topic and partition reducers that a text scenario would show less well."""
 
 from dataclasses import replace
 
@@ -11,6 +11,8 @@ from anabranch.common.contracts.objects import (
 )
 from anabranch.common.model.cluster import Placement, PlacementState
 from anabranch.common.model.objects import (
+    Assigned,
+    AssignedPartition,
     ClusterObject,
     Computed,
     Partition,
@@ -113,6 +115,36 @@ def test_an_spu_that_is_about_to_go_gets_no_replicas(how: str) -> None:
         going = replace(going, drained=frozenset({"n1"}))
 
     assert statuses(topics.reduce(going))["one"].replica_map == ((2,),) * 4
+
+
+def test_of_a_mixed_cluster_only_stores_with_replicated_logs_get_copies() -> None:
+    homes = {"n1": "jetstream", "n2": "replicated", "n3": "replicated"}
+    mixed = replace(world(pending("one", partitions=4, factor=2)), log_homes=homes)
+
+    rows = statuses(topics.reduce(mixed))["one"].replica_map
+    assert {spu_id for row in rows for spu_id in row} == {2, 3}
+
+
+def test_a_partition_with_one_replica_may_be_on_any_store() -> None:
+    spec = TopicSpec(Assigned((AssignedPartition(0, (1,)),)))
+    alone = replace(pending("one"), spec=spec)
+    there = replace(world(alone), log_homes={"n1": "jetstream"})
+
+    assert statuses(topics.reduce(there))["one"].replica_map == ((1,),)
+
+
+def test_a_growth_keeps_rows_containers_and_the_first_index() -> None:
+    before = TopicStatus(TopicResolution.PENDING, "", ((3,),), (1030,), 7)
+    entry = TopicContainer(container=1030, nodes=("n3",))
+    table = TopicContainers(containers=(entry,), cursor=8)
+    there = replace(world(topic("one", before, partitions=2)), containers=table)
+
+    plan = topics.reduce(there)
+
+    assert statuses(plan)["one"] == TopicStatus(
+        TopicResolution.PROVISIONED, "", ((3,), (3,)), (1030, 1030), 7
+    )
+    assert plan.containers == TopicContainers(containers=(entry,), cursor=9)
 
 
 def test_without_container_numbers_a_topic_waits_for_resources() -> None:
@@ -228,6 +260,13 @@ def test_a_store_that_is_not_registered_serves_no_partition() -> None:
 
 def test_a_partition_beyond_those_of_the_stream_is_offline() -> None:
     assert partitions.reduce(partition_world(partition("old-1"), OPEN, spu(1))) == []
+
+
+@pytest.mark.parametrize("state", [PlacementState.ASSIGNED, PlacementState.ELECTING])
+def test_a_partition_that_was_never_served_is_offline_until_it_is(state: PlacementState) -> None:
+    opening = replace(OPEN, state=state)
+
+    assert partitions.reduce(partition_world(partition("old-0"), opening, spu(1))) == []
 
 
 def test_a_change_of_leader_and_status_is_one_write() -> None:

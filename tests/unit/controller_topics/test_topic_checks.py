@@ -28,6 +28,7 @@ from anabranch.controller.domain.cluster.topic_checks import fault_of, grown, re
             TopicSpec(partition_size_max_bytes=4096),
             "max_partition_size 4096 is less than segment size 1073741824",
         ),
+        (TopicSpec(segment_size_bytes=4096, partition_size_max_bytes=4096), ""),
         (TopicSpec(deduplication=Deduplication(0)), "count must be non-zero"),
         (TopicSpec(Computed(0)), "partition must be greater than 0"),
         (TopicSpec(Computed(1, 0)), "replication factor must be greater than 0"),

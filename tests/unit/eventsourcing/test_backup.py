@@ -227,3 +227,27 @@ def test_the_files_are_the_golden_ones_and_newer_ones_are_refused_by_name() -> N
     newer = index.model_copy(update={"format": form.FORMAT + 1})
     with pytest.raises(FormatTooNew):
         form.decode_index("index", form.encode_index(newer))
+
+
+async def test_topics_and_all_other_objects_are_backed_up_and_restored() -> None:
+    source, storage, target = empty(), MemoryChunkStorage(), empty()
+    for bucket in subjects.OBJECT_BUCKETS:
+        await source.buckets[bucket].create(f"one-of-{bucket}", bucket.encode())
+    await back_up(source, storage, NAME, 5)
+
+    await restore(target, storage, NAME)
+
+    assert {
+        bucket: [(one.key, one.value) for one in await target.buckets[bucket].list()]
+        for bucket in subjects.OBJECT_BUCKETS
+    } == {bucket: [(f"one-of-{bucket}", bucket.encode())] for bucket in subjects.OBJECT_BUCKETS}
+
+
+async def test_a_backup_from_before_topics_is_restored_without_them() -> None:
+    source, storage, target = await filled(), MemoryChunkStorage(), empty()
+    older = {b: o for b, o in source.buckets.items() if b not in subjects.OBJECT_BUCKETS}
+    await back_up(Metadata(source.events, older), storage, NAME, 5)
+
+    report = await restore(target, storage, NAME)
+
+    assert report.object_count == 3

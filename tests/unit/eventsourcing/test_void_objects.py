@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
 from anabranch.common.errors import ObjectExists, RevisionConflict
-from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.eventsourcing.ports import ObjectWrite, StoredObject
 from anabranch.common.runtime.clock import SystemClock
 from kit.careless_bucket import CarelessBucket
 
@@ -78,3 +78,21 @@ async def test_a_store_on_one_server_reads_nothing_back(bucket: CarelessBucket) 
 
     assert await objects.update(KEY, b"two", first) == 2
     assert await objects.update(KEY, b"three", first) == 3
+
+
+async def test_of_several_writes_those_that_came_too_late_fail_alone(
+    objects: JetStreamObjectStore, bucket: CarelessBucket
+) -> None:
+    first = {key: await objects.create(key, b"1") for key in "abcd"}
+    await objects.update("b", b"2", first["b"])
+    before = len(bucket.messages)
+
+    revisions = await objects.write_all(
+        [ObjectWrite(key, b"late", at) for key, at in first.items()]
+    )
+
+    assert len(bucket.messages) == before + 4, "the cluster has stored all of them"
+    assert revisions == [before + 1, None, before + 3, before + 4]
+    found = await objects.get("b")
+    assert found is not None
+    assert found.value == b"2"

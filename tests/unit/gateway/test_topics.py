@@ -106,7 +106,7 @@ async def test_a_topic_that_is_not_online_in_time_is_accepted() -> None:
         added = await call.post(f"{ORDERS}/partitions", json={"count": 1}, params={"wait": 0})
         assert (added.status_code, added.json()["partitions"]) == (202, 2)
         waits = [one.wait_s for one in controller.asked if isinstance(one, t.CreateTopic)]
-        assert waits == [5.0]
+        assert sum(waits) == 5.0
 
 
 async def test_partitions_are_listed_and_added() -> None:

@@ -16,6 +16,12 @@ def test_a_stream_and_a_source_are_enough() -> None:
     assert (options.start, options.end, options.min_partitions) == ("head", "tail", None)
 
 
+def test_a_topic_stands_in_place_of_a_stream() -> None:
+    options = parse_options({"topic": "orders", "tier2": "file:///t"})
+    assert options.topic == "orders"
+    assert parse_options(TIER2).topic is None
+
+
 def test_positions_are_read_from_json() -> None:
     options = parse_options({**TIER2, "start": '{"demo/flights/0.#epoch.0": [68, 2]}'})
     assert options.start == {"demo/flights/0.#epoch.0": (68, 2)}
@@ -26,6 +32,8 @@ def test_positions_are_read_from_json() -> None:
     [
         ({"tier2": "file:///t"}, "the read names no stream"),
         ({**TIER2, "stream": "demo/other"}, "the read names two streams"),
+        ({**TIER2, "topic": "orders"}, "a stream and a topic"),
+        ({"topic": "Orders", "tier2": "file:///t"}, "Invalid topic name"),
         ({"path": "flights", "tier2": "file:///t"}, "does not name a stream"),
         ({"path": "demo/flights"}, "exactly one source"),
         ({**TIER2, "nats_url": "nats://127.0.0.1:1"}, "exactly one source"),

@@ -14,14 +14,29 @@ from anabranch.common.errors import (
     PlanOutdated,
     SegmentTruncated,
     StreamNotFound,
+    TopicNotFound,
 )
-from anabranch.common.model.names import stream_ref
+from anabranch.common.model.names import StreamRef, segment_id, stream_ref
+from anabranch.common.model.stream import SegmentRange, StreamState
+from anabranch.common.model.topics import (
+    TopicName,
+    backing_stream,
+    partition_keys,
+    rest_keys,
+    segment_number,
+)
 from anabranch.common.tier2.names import chunk_name
+from anabranch.common.tier2.streams import (
+    ExportedEpoch,
+    ExportedStream,
+    encode_stream,
+    stream_object_name,
+)
 from anabranch.spark.columns import record_batches
 from anabranch.spark.options import Bound, ReadOptions
 from anabranch.spark.partitioning import Partition
 from anabranch.spark.planning import plan_read
-from anabranch.spark.tier2_source import TierTwoSource
+from anabranch.spark.tier2_source import TierTwoSource, topic_stream
 from kit.tier2_streams import REF, block, name_of, tier_two
 
 BLOCKS = [block([b"%d.%d" % (number, index) for index in range(3)]) for number in range(6)]
@@ -193,3 +208,55 @@ def test_pieces_keep_what_a_position_leaves_out_at_the_ends_of_the_read_alone() 
     options = replace(ReadOptions(REF, "tier2", "memory:"), start=start)
     _, partitions = asyncio.run(planned(storage, options))
     assert [piece.skip for part in partitions for piece in part] == [2, 0, 0]
+
+
+TOPIC = TopicName("orders")
+
+
+def exported(
+    ref: StreamRef, created_ms: int, state: StreamState = StreamState.ACTIVE
+) -> dict[str, bytes]:
+    """A stream's description in tier 2."""
+    keys = [partition_keys(0), rest_keys(1)]
+    containers = enumerate((1024, 1025))
+    segments = tuple(
+        SegmentRange(segment_id(0, segment_number(ordinal, container)), part)
+        for (ordinal, container), part in zip(containers, keys, strict=True)
+    )
+    deleted = state is StreamState.DELETED
+    stream = ExportedStream(
+        ref=ref, incarnation=1, revision=3, state=state, created_ms=created_ms, container_count=2,
+        epochs=() if deleted else (ExportedEpoch(0, segments),),
+    )  # fmt: skip
+    return {stream_object_name(ref, 3): encode_stream(stream)}
+
+
+async def test_the_stream_of_a_topic_is_that_of_its_newest_incarnation_that_lives() -> None:
+    storage = MemoryChunkStorage()
+    refs = [backing_stream(TOPIC, digit * 12) for digit in "abc"]
+    other = backing_stream(TopicName("orders-2"), "d" * 12)
+    told = {
+        **exported(REF, 9),
+        **exported(other, 9),
+        **exported(refs[0], 1),
+        **exported(refs[1], 2),
+        **exported(refs[2], 3, StreamState.DELETED),
+    }
+    for name, data in told.items():
+        await storage.put_new(name, [data])
+    assert await topic_stream(storage, TOPIC) == refs[1]
+    bounds = await TierTwoSource(storage, refs[1]).bounds()
+    assert bounds.segments == (), "nothing was flushed yet"
+    with pytest.raises(TopicNotFound):
+        await topic_stream(storage, TopicName("order"))
+
+
+async def test_damage_is_told_only_if_the_topic_may_be_behind_it() -> None:
+    storage = MemoryChunkStorage()
+    ref = backing_stream(TOPIC, "a" * 12)
+    damaged = backing_stream(TopicName("broken"), "b" * 12)
+    for name, data in {**exported(ref, 1), stream_object_name(damaged, 1): b"?"}.items():
+        await storage.put_new(name, [data])
+    assert await topic_stream(storage, TOPIC) == ref
+    with pytest.raises(Corrupt):
+        await topic_stream(storage, TopicName("broken"))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from anabranch.common.errors import AnabranchError, InvalidRequest
-from anabranch.common.model.names import StreamRef, stream_ref
+from anabranch.common.model.names import StreamName, StreamRef, stream_ref
+from anabranch.common.model.topics import TOPIC_SCOPE, TopicName, topic_name
 from anabranch.common.runtime.nats_target import NatsTarget, nats_target
 
 MIB = 1024 * 1024
@@ -20,8 +21,11 @@ Bound = Literal["head", "tail"] | Positions
 
 _SOURCES = ("nats_url", "tier2")
 _KNOWN = frozenset(
-    ("path", "stream", "start", "end", "target_partition_bytes", "min_partitions", *_SOURCES)
-)
+    (
+        "path", "stream", "topic", "start", "end", "target_partition_bytes", "min_partitions",
+        *_SOURCES,
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class ReadOptions:
     """The options of one read, which Spark passes to its workers.
 
     `place` is a URL of tier 2, or the address of NATS. The read covers events from `start` on and
-    before `end`. `min_partitions` None: as many as this machine has processors.
+    before `end`. `min_partitions` None: as many as this machine has processors. `topic`: the read
+    is of this topic, whose stream is to be found first; `stream` names no stream then.
     """
 
     stream: StreamRef
@@ -39,6 +44,7 @@ class ReadOptions:
     end: Bound = "tail"
     target_partition_bytes: int = TARGET_PARTITION_BYTES
     min_partitions: int | None = None
+    topic: TopicName | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -49,11 +55,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         raise InvalidRequest(
             f"there is no option {unknown[0]!r}", remedy=f"known are {', '.join(sorted(_KNOWN))}"
         )
-    stream = _stream(options)
+    topic = _topic(options)
     source = _source(options)
     minimum = options.get("min_partitions")
     return ReadOptions(
-        stream=stream,
+        stream=StreamRef(TOPIC_SCOPE, StreamName(topic)) if topic else _stream(options),
         source=source,
         place=options[source] if source == "tier2" else nats_target(options[source]),
         start=_bound("start", options.get("start", "head")),
@@ -64,14 +70,28 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         min_partitions=None
         if minimum is None
         else _number("min_partitions", minimum, 1, most=PARTITION_COUNT_MAX),
+        topic=topic,
     )
+
+
+def _topic(options: Mapping[str, str]) -> TopicName | None:
+    """The topic to read, if any. Raises InvalidName, InvalidRequest."""
+    if not options.get("topic"):
+        return None
+    if options.get("stream") or options.get("path"):
+        raise InvalidRequest(
+            "the read names a stream and a topic", remedy="give the option topic alone"
+        )
+    return topic_name(options["topic"])
 
 
 def _stream(options: Mapping[str, str]) -> StreamRef:
     named = {options[name] for name in ("stream", "path") if options.get(name)}
     if len(named) != 1:
         what = "the read names two streams" if named else "the read names no stream"
-        raise InvalidRequest(what, remedy='name it once: .load("scope/stream")')
+        raise InvalidRequest(
+            what, remedy='name it once: .load("scope/stream"), or give the option topic'
+        )
     return stream_ref(named.pop())
 
 

@@ -8,10 +8,13 @@ import asyncio
 import os
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.topics import TopicName
 from anabranch.spark.columns import record_batches
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.partitioning import Partition, Piece
@@ -41,6 +44,36 @@ class _Loop:
 
         self._runner.run(perform())
         return results[0]
+
+
+def found(options: ReadOptions) -> ReadOptions:
+    """The options with the stream of the topic that they name, if they name one.
+
+    Raises TopicNotFound, TopicNotProvisioned, and the errors of the source.
+    """
+    if options.topic is None:
+        return options
+    with asyncio.Runner() as runner:
+        stream = _Loop(runner).run(_stream_of(options, options.topic))
+    return replace(options, stream=stream, topic=None)
+
+
+async def _stream_of(options: ReadOptions, topic: TopicName) -> StreamRef:
+    place = options.place
+    if isinstance(place, str):
+        from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
+        from anabranch.spark.tier2_source import topic_stream
+
+        storage = await open_chunk_storage_read_only(place, limit_s=TIER_TWO_LIMIT_S)
+        return await topic_stream(storage, topic)
+    from anabranch.client import connect
+    from anabranch.spark.store_source import described_stream
+
+    client = await connect(place, name="anabranch-spark")
+    try:
+        return await described_stream(client, topic)
+    finally:
+        await client.close()
 
 
 def plan(options: ReadOptions) -> tuple[int, list[Partition]]:

@@ -49,9 +49,13 @@ class AnabranchDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> "StreamReader":
-        """Parse the options and return a reader. Raises Invalid errors."""
+        """Parse the options, find the topic's stream, and return a reader.
+
+        Raises Invalid errors, TopicNotFound, TopicNotProvisioned, Unavailable.
+        """
         from anabranch.common.errors import InvalidRequest
         from anabranch.spark.options import parse_options
+        from anabranch.spark.reading import found
 
         with told_to_users():
             if schema != SCHEMA:
@@ -59,7 +63,7 @@ class AnabranchDataSource(DataSource):
                     "the columns of a stream are fixed",
                     remedy="omit the schema, and select columns from the result",
                 )
-            return StreamReader(parse_options(dict(self.options)))
+            return StreamReader(found(parse_options(dict(self.options))))
 
 
 @dataclass

@@ -7,8 +7,10 @@ from anabranch.common.errors import (
     CorruptBlock,
     InvalidRequest,
     PlanOutdated,
+    TopicNotProvisioned,
 )
-from anabranch.common.model.names import StreamRef
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.topics import TopicName
 from anabranch.common.wire.block import BlockHeader, parse_header
 from anabranch.spark.partitioning import Piece
 from anabranch.spark.ports import SegmentBounds, StreamBounds
@@ -68,3 +70,11 @@ class StoreSource:
     async def close(self) -> None:
         """End all connections."""
         await self._client.close()
+
+
+async def described_stream(client: Client, topic: TopicName) -> StreamRef:
+    """The stream of the topic. Raises TopicNotFound, TopicNotProvisioned, Unavailable."""
+    found = await client.topics.describe(topic)
+    if not found.stream:
+        raise TopicNotProvisioned("the topic has no stream yet", topic=topic)
+    return StreamRef(ScopeName(found.scope), StreamName(found.stream))

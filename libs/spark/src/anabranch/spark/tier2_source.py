@@ -12,19 +12,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from anabranch.common.errors import (
+    Corrupt,
     CorruptBlock,
     CorruptChunk,
     InvalidRequest,
     ObjectNotFound,
     PlanOutdated,
+    TopicNotFound,
 )
 from anabranch.common.model.hashing import container_of
 from anabranch.common.model.names import StreamRef, segment_name
+from anabranch.common.model.stream import StreamState
+from anabranch.common.model.topics import TOPIC_SCOPE, TopicName, is_backing, topic_of
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.objects import load_catalog, read_highest
 from anabranch.common.storage.ports import ChunkStorage
-from anabranch.common.storage.streams import read_stream
+from anabranch.common.storage.streams import audit_streams, read_stream
 from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent
+from anabranch.common.tier2.streams import ExportedStream
 from anabranch.common.wire.block import HEADER_SIZE_BYTES, BlockHeader, parse_header
 from anabranch.spark.partitioning import Piece
 from anabranch.spark.ports import SegmentBounds, StreamBounds
@@ -121,6 +126,34 @@ class TierTwoSource:
 
     async def close(self) -> None:
         """See the port: nothing is open."""
+
+
+async def topic_stream(storage: ChunkStorage, topic: TopicName) -> StreamRef:
+    """The stream of the topic: that of its newest incarnation which is not deleted.
+
+    Reads the descriptions of all streams, because a topic's name alone does not lead to its stream.
+    Raises TopicNotFound, CorruptManifest, FormatTooNew, TierTwoRewound.
+    """
+    named: list[ExportedStream] = []
+    damage: Corrupt | None = None
+    async for _, told in audit_streams(storage):
+        if isinstance(told, Corrupt):
+            damage = told
+        elif told.state is not StreamState.DELETED and _is_of_topic(told.ref, topic):
+            named.append(told)
+    if named:
+        return max(named, key=lambda told: told.created_ms).ref
+    if damage is not None:
+        raise damage
+    raise TopicNotFound("tier 2 does not know the topic", topic=topic)
+
+
+def _is_of_topic(stream: StreamRef, topic: TopicName) -> bool:
+    return (
+        stream.scope == TOPIC_SCOPE
+        and is_backing(stream.stream)
+        and topic_of(stream.stream)[0] == topic
+    )
 
 
 @contextmanager

@@ -7,8 +7,9 @@
            [--from-backup URL]
 
 The command needs only the NATS server. ``--nats`` or ``ANABRANCH_NATS_URL`` is its URL, a data
-directory or an endpoints file; put a URL with a password into the variable, since other users of
-the machine see arguments. The exit status is 1 if verify found damage that is not healed, if a
+directory or an endpoints file. If a Redis server holds the cluster's objects, ``--objects`` or
+``ANABRANCH_OBJECTS_URL`` is its URL. Put a URL with a password into the variable, since other users
+of the machine see arguments. The exit status is 1 if verify found damage that is not healed, if a
 repair needs ``--yes``, and after an error, which goes to stderr as JSON; otherwise it is 0.
 """
 
@@ -26,6 +27,7 @@ from anabranch.common.adapters.chunk_url import open_chunk_storage_read_only
 from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore, create_bucket
 from anabranch.common.adapters.nats_connection import connect_nats
+from anabranch.common.adapters.redis_objects import RedisObjects
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.backup import (
@@ -40,6 +42,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.runtime.logs import configure_logs
 from anabranch.common.runtime.nats_target import nats_target
+from anabranch.controller.cluster.constants import settle_place
 from anabranch.controller.metadata_check import (
     Finding,
     RepairPlan,
@@ -144,20 +147,29 @@ def _explained(plan: RepairPlan) -> list[Line]:
 
 
 @asynccontextmanager
-async def opened(where: str, *, create: bool) -> AsyncIterator[Metadata]:
-    """Open the metadata of a NATS server. `create`: create missing streams and buckets."""
+async def opened(where: str, *, create: bool, objects_url: str = "") -> AsyncIterator[Metadata]:
+    """Open the metadata of a NATS server. `create`: create missing streams and buckets.
+
+    `objects_url`: the Redis server of the objects; empty: NATS holds them.
+    """
+    clock, buckets = SystemClock(), subjects.METADATA_BUCKETS
+    place = RedisObjects(objects_url, clock) if objects_url else None
     client = await connect_nats(nats_target(where), "metadata", deadline_s=CONNECT_S_MAX)
     try:
         if create:
             await create_streams(client)
-            for bucket in subjects.METADATA_BUCKETS:
+            for bucket in buckets if place is None else ():
                 await create_bucket(client, bucket)
-        clock = SystemClock()
-        yield Metadata(
-            JetStreamEventStore(client, clock),
-            {b: JetStreamObjectStore(client, clock, b) for b in subjects.METADATA_BUCKETS},
-        )
+        events = JetStreamEventStore(client, clock)
+        if place is None:
+            in_nats = JetStreamObjectStore(client, clock, subjects.CLUSTER_BUCKET)
+            await settle_place(in_nats, elsewhere=False)
+            yield Metadata(events, {b: JetStreamObjectStore(client, clock, b) for b in buckets})
+        else:
+            yield Metadata(events, {b: place.bucket(b) for b in buckets})
     finally:
+        if place is not None:
+            await place.close()
         await client.close()
 
 
@@ -167,6 +179,11 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     given = os.environ.get("ANABRANCH_NATS_URL", "")
     parser.add_argument(
         "--nats", required=not given, default=given, help="the address of the cluster's NATS server"
+    )
+    parser.add_argument(
+        "--objects",
+        default=os.environ.get("ANABRANCH_OBJECTS_URL", ""),
+        help="the address of the Redis server that holds the cluster's objects, if one does",
     )
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("backup").add_argument("url")
@@ -184,7 +201,8 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 async def perform(options: argparse.Namespace) -> int:
     """Perform the command and print its lines; return the exit status."""
     last: Line = {}
-    async with opened(options.nats, create=options.what == "restore") as metadata:
+    create = options.what == "restore"
+    async with opened(options.nats, create=create, objects_url=options.objects) as metadata:
         match options.what:
             case "backup":
                 lines = lines_of_backup(metadata, options.url)

@@ -52,6 +52,34 @@ class ScalingOptions(BaseModel):
         return replace(profile, **given)
 
 
+class KubernetesOptions(BaseModel):
+    """How the controller runs the SPUs of groups in Kubernetes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str = ""
+    """The image of the segment stores; required."""
+    namespace: str = "default"
+    api_url: str = "https://kubernetes.default.svc"
+    """The API server."""
+    account_dir: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    """The directory with the files `token` and `ca.crt` of the controller's service account."""
+    cluster: str = Field(
+        default="anabranch", pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+    )
+    """A label that tells clusters in one namespace apart."""
+    domain: str = "cluster.local"
+    """The DNS domain of the Kubernetes cluster."""
+    storage_class: str = ""
+    """The class of the stores' volumes; empty: the default one."""
+    claim_size_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    """The size of a store's volume if its group has no storage size."""
+    service_account: str = ""
+    """The service account of the stores' pods; empty: the default one."""
+    env: dict[str, str] = {}
+    """Variables of every store: where NATS and tier 2 are, the kind of journal."""
+
+
 class Settings(NatsSettings):
     """The settings. A password in a URL is the only secret; `describe` and `repr` mask it."""
 
@@ -62,6 +90,12 @@ class Settings(NatsSettings):
     """The Redis server of the buckets' leases: redis://host:6379, or with a database's number,
     redis://host:6379/1: each cluster needs its own. Empty: controllers share buckets by rendezvous,
     without leases."""
+    objects_url: str = ""
+    """The Redis server of the cluster's objects (members, placements, topics, …), another one than
+    that of the leases: redis://host:6380. Empty: NATS holds them. It is the same for all
+    controllers and segment stores, and never changes."""
+    objects_sync: Literal["checked", "unchecked"] = "checked"
+    """`unchecked`: start although that Redis may lose acknowledged objects in a power cut."""
     nats_monitor_url: str = "http://127.0.0.1:8222"
     """The monitoring URLs of all NATS servers, separated by commas. They show whether the servers
     sync every write, and how many they are."""
@@ -94,6 +128,11 @@ class Settings(NatsSettings):
     """`required`: only registered SPUs join the cluster, and other segment stores are refused.
     `automatic`: the leader registers a store that it does not know as a custom SPU, with the next
     free id."""
+    provisioner: Literal["none", "kubernetes"] = "none"
+    """`kubernetes`: the leader runs a StatefulSet for each SPU group. `none`: someone else starts
+    the stores of SPU groups, such as `anabranch up`."""
+    kubernetes: KubernetesOptions = KubernetesOptions()
+    """For ``provisioner=kubernetes``: as JSON, or one by one as ``…_KUBERNETES__IMAGE``."""
     placement_settle_s: float = Field(default=3.0, ge=0, le=3600)
     """How long the set of live segment stores must be unchanged before the leader moves containers
     to balance them."""
@@ -149,6 +188,12 @@ class Settings(NatsSettings):
         return self
 
     @model_validator(mode="after")
+    def _check_provisioner(self) -> Self:
+        if self.provisioner == "kubernetes" and not self.kubernetes.image:
+            raise ValueError("the provisioner needs an image: set ..._KUBERNETES__IMAGE")
+        return self
+
+    @model_validator(mode="after")
     def _check_scaling(self) -> Self:
         self.scaling_options.changed(PROFILES.get(self.scaling, FAST))
         return self
@@ -157,6 +202,12 @@ class Settings(NatsSettings):
     @classmethod
     def _no_file_if_empty(cls, path: object) -> object:
         return path or None
+
+    @model_validator(mode="after")
+    def _check_objects_url(self) -> Self:
+        if self.objects_url and self.objects_url == self.redis_url:
+            raise ValueError("objects_url is the server of the leases, whose data may vanish")
+        return self
 
     @field_validator("nats_monitor_url")
     @classmethod

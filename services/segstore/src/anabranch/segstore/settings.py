@@ -44,6 +44,9 @@ class SegstoreSettings(NatsSettings):
     """Whether a log that outlives this machine may have a tier 2 that is lost with it: with
     ``journal=jetstream`` and ``journal=replicated``, a tier 2 in a directory requires
     ``accepted``."""
+    objects_url: str = ""
+    """The Redis server of the cluster's objects, such as redis://host:6380, as for the controllers;
+    empty: NATS holds them."""
     peer_bind: str = "127.0.0.1:0"
     """Where the store listens for other stores, for ``journal=replicated``."""
     peer_advertise: str = ""

@@ -159,8 +159,8 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics, partitions and SPUs that need attention. `count`: all topics; `is_whole` False: at
-    least so many. `troubled`: the lines that there would be without a limit."""
+    """The topics, partitions and SPUs that need attention. `count`: all topics; `is_whole` False:
+    at least so many. `troubled`: the lines that there would be without a limit."""
 
     lines: Sequence[TopicLine] = ()
     count: int = 0
@@ -177,6 +177,6 @@ class Snapshot:
     took_ms: float = 0.0
     streams: Part[Streams] = field(default_factory=Part)
     groups: Part[Groups] = field(default_factory=Part)
-    topics: Part[Topics] = field(default_factory=Part)
     members: Part[Members] = field(default_factory=Part)
     work: Part[Work] = field(default_factory=Part)
+    topics: Part[Topics] = field(default_factory=Part)

@@ -12,7 +12,7 @@ from anabranch.cli.session import Connection, run_with_client
 from anabranch.cli.topics import tables
 from anabranch.client import Client, NodeDescription
 from anabranch.common.contracts.spus import SpuDescription
-from anabranch.common.model.objects import SpuResolution
+from anabranch.common.model.objects import PrivateEndpoint, PublicEndpoint, SpuResolution
 
 COLUMNS = (
     "id", "name", "status", "type", "rack", "public", "private",
@@ -25,8 +25,8 @@ _HERE = Connection()
 def register(
     *,
     spu_id: Annotated[int, Parameter(name=("--id", "-i"))],
-    public_server: Annotated[str, Parameter(name=("--public-server", "-p"))],
-    private_server: Annotated[str, Parameter(name=("--private-server", "-l"))],
+    public_server: Annotated[str | None, Parameter(name=("--public-server", "-p"))] = None,
+    private_server: Annotated[str | None, Parameter(name=("--private-server", "-l"))] = None,
     name: Annotated[str, Parameter(name=("--name", "-n"))] = "",
     rack: Annotated[str, Parameter(name=("--rack", "-r"))] = "",
     storage_size: str = "0",
@@ -40,9 +40,9 @@ def register(
     spu_id
         Its SPU id, unique in the cluster.
     public_server
-        Its endpoint for clients, as host:port.
+        Its endpoint for clients, as host:port; by default the one that its store announces.
     private_server
-        Its endpoint for other SPUs, as host:port.
+        Its endpoint for other SPUs, as host:port; by default the one that its store announces.
     name
         The node id of its segment store; custom-spu-ID without it.
     rack
@@ -56,8 +56,8 @@ def register(
     async def perform(client: Client, output: Output) -> None:
         found = await client.spus.register(
             spu_id,
-            public=public_server,
-            private=private_server,
+            public=public_server or PublicEndpoint(),
+            private=private_server or PrivateEndpoint(),
             name=name,
             rack=rack,
             storage_size=storage_size,
@@ -161,9 +161,16 @@ def _registered(spu: SpuDescription | None, store: NodeDescription | None) -> tu
         status(spu),
         spu.spec.type.value,
         spu.spec.rack or NONE,
-        tables.public_place(spu.spec.public),
-        tables.private_place(spu.spec.private),
+        _announced(tables.public_place(spu.spec.public), address, spu.spec.public.ingress == ()),
+        _announced(
+            tables.private_place(spu.spec.private), address, spu.spec.private == PrivateEndpoint()
+        ),
     )
+
+
+def _announced(place: str, address: str, is_default: bool) -> str:
+    """The place, or the address that the store announces if none was registered."""
+    return address if is_default else place
 
 
 def status(spu: SpuDescription) -> str:

@@ -38,11 +38,13 @@ from anabranch.common.contracts.topics import (
     TopicList,
     UpdateTopic,
 )
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import InvalidRequest, TopicNotProvisioned
 from anabranch.common.model.objects import Compression, Deduplication, TopicSpec
 from anabranch.common.model.topics import INCARNATION_LENGTH, topic_name
 
 _DEFAULTS = TopicSpec()
+WAIT_STEP_S = 1.5
+"""How long a single question waits for partitions."""
 
 
 class TopicAdministration:
@@ -120,7 +122,7 @@ class TopicAdministration:
             dry_run=dry_run,
             wait_s=_wait(wait_s),
         )
-        return (await self._ask("create_topic", query, TopicCreated, wait_s)).topic
+        return (await self._ask_waiting("create_topic", query, TopicCreated)).topic
 
     async def update(
         self,
@@ -169,7 +171,7 @@ class TopicAdministration:
         query = AddPartitions(
             topic=topic_name(topic), count=count, expected=before, wait_s=_wait(wait_s)
         )
-        return (await self._ask("add_partitions", query, TopicDescribed, wait_s)).topic
+        return (await self._ask_waiting("add_partitions", query, TopicDescribed)).topic
 
     async def delete(self, topic: str, *, force: bool = False) -> None:
         """Delete the topic with its records and committed offsets; its name is free at once.
@@ -290,9 +292,26 @@ class TopicAdministration:
         )
         return await self._ask("list_partitions", query, PartitionList)
 
-    async def _ask(self, name: str, query: Query, answer: type[A], wait_s: float = 0.0) -> A:
-        timeout_s = QUERY_TIMEOUT_S + wait_s
-        return await self._control.query(name, query, answer, timeout_s=timeout_s)
+    async def _ask(self, name: str, query: Query, answer: type[A]) -> A:
+        return await self._control.query(name, query, answer, timeout_s=QUERY_TIMEOUT_S)
+
+    async def _ask_waiting(
+        self, name: str, query: CreateTopic | AddPartitions, answer: type[A]
+    ) -> A:
+        """Ask again until every partition is online, or the wait of the query is over.
+
+        Each question waits for less than an attempt of the control plane takes, which would
+        otherwise take the silence for that of a controller.
+        """
+        left_s = query.wait_s
+        while True:
+            step_s = min(left_s, WAIT_STEP_S)
+            try:
+                return await self._ask(name, query.model_copy(update={"wait_s": step_s}), answer)
+            except TopicNotProvisioned:
+                left_s -= step_s
+                if left_s <= 0:
+                    raise
 
 
 def _wait(wait_s: float) -> float:

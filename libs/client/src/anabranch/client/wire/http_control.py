@@ -32,6 +32,7 @@ from anabranch.common.errors import (
     OperationNotFound,
     OutcomeUnknown,
     Retry,
+    TopicNotProvisioned,
     Unavailable,
     Unknown,
     UnsupportedProtocol,
@@ -108,6 +109,8 @@ class HttpControlPlane:
             left_s = deadline_s - self._clock.monotonic()
             try:
                 return await ask(max(left_s, PAUSE_S))
+            except TopicNotProvisioned:
+                raise  # It ends a wait that the query asks for.
             except (Retry, Unknown) as error:
                 doubt = error if isinstance(error, Unknown) else doubt
                 if doubt is not None and is_unkeyed_begin:

@@ -51,6 +51,7 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     ReadTokenUnknown,
     Retry,
+    TopicNotProvisioned,
     Unavailable,
 )
 from anabranch.common.runtime.clock import Clock
@@ -110,7 +111,8 @@ class NatsControlPlane:
     # --- queries --------------------------------------------------------------------------
 
     async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
-        """See `ControlPlane`. Retries errors of the kind Retry within the time.
+        """See `ControlPlane`. Retries errors of the kind Retry within the time, but not the end of
+        a wait that the query asks for.
 
         The answer includes the effects of this client's own commands.
         """
@@ -124,6 +126,8 @@ class NatsControlPlane:
             try:
                 left_s = deadline_s - self._clock.monotonic()
                 return await self._ask(name, query, answer, min(_ATTEMPT_S, left_s))
+            except TopicNotProvisioned:
+                raise
             except Retry:
                 if self._clock.monotonic() + _PAUSE_S >= deadline_s:
                     raise

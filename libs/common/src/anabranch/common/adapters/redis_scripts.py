@@ -12,10 +12,10 @@ from typing import Any
 from redis.asyncio import Connection
 from redis.asyncio.connection import parse_url
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
-from anabranch.common.errors import InvalidSetting, Unavailable
+from anabranch.common.errors import InvalidSetting, OutcomeUnknown, Unavailable
 
 CALL_S_MAX = 1.0
 PROTOCOL = 3
@@ -52,15 +52,33 @@ class RedisScripts:
 
     async def call(self, script: str, keys: Sequence[str], *arguments: str) -> object:
         """Run the script and return its answer. Raises Unavailable; it may then have run."""
-        connection = self._idle.pop() if self._idle else self._fresh()
+        try:
+            return await self.run(script, keys, *arguments)
+        except OutcomeUnknown as error:
+            raise Unavailable(error.message, remedy=self._remedy, **error.fields) from error
+
+    async def run(self, script: str, keys: Sequence[str], *arguments: str | bytes) -> object:
+        """Run the script and return its answer.
+
+        Raises Unavailable (it did not run), OutcomeUnknown (it may have run).
+        """
+        return await self.send("EVAL", script, len(keys), *keys, *arguments)
+
+    async def send(self, *words: str | bytes | int) -> object:
+        """Send one command and return its answer. Raises Unavailable, OutcomeUnknown, as `run`."""
+        connection = self._idle.pop() if self._idle else self.fresh()
+        is_sent = False
         try:
             async with asyncio.timeout(self._call_s_max):
                 await connection.connect()  # type: ignore[no-untyped-call]
-                await connection.send_command("EVAL", script, len(keys), *keys, *arguments)
+                is_sent = True
+                await connection.send_command(*words)
                 answer = await connection.read_response()
         except (RedisError, OSError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
-            raise Unavailable(
+            is_unknown = is_sent and not isinstance(error, ResponseError)
+            kind = OutcomeUnknown if is_unknown else Unavailable
+            raise kind(
                 "Redis does not answer", remedy=self._remedy, cause=str(error) or repr(error)
             ) from error
         except BaseException:
@@ -75,7 +93,8 @@ class RedisScripts:
         for connection in idle:
             await connection.disconnect(nowait=True)
 
-    def _fresh(self) -> Connection:
+    def fresh(self) -> Connection:
+        """A connection of its own, not yet open; its owner disconnects it."""
         connection: Connection = self._kind(
             **self._target,
             protocol=self._protocol,

@@ -34,6 +34,7 @@ from anabranch.common.eventsourcing.ports import (
     EventStore,
     NewMessage,
     ObjectStore,
+    ObjectWrite,
 )
 from anabranch.common.model.hashing import SHARD_COUNT
 from anabranch.common.storage.ports import ChunkStorage
@@ -174,9 +175,13 @@ async def restore(metadata: Metadata, storage: ChunkStorage, name: str) -> Repor
     if message_count != index.message_count:
         raise CorruptBackup("the backup lacks messages", name=name, found=message_count)
     for bucket, objects in metadata.buckets.items():
-        for key, value in await _objects(storage, name, index, bucket):
-            await objects.create(key, _as_restored(bucket, key, value))
-            object_count += 1
+        writes = [
+            ObjectWrite(key, _as_restored(bucket, key, value), 0)
+            for key, value in await _objects(storage, name, index, bucket)
+        ]
+        if None in await objects.write_all(writes):
+            raise ClusterNotEmpty("a KV bucket was written to during the restore", bucket=bucket)
+        object_count += len(writes)
     return Report(name, message_count, index.subject_count, object_count)
 
 

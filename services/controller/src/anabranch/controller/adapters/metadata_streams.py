@@ -15,12 +15,14 @@ from anabranch.common.adapters.jetstream_events import create_streams
 from anabranch.common.adapters.jetstream_objects import create_bucket
 from anabranch.common.adapters.nats_connection import is_clustered, server_id
 from anabranch.common.adapters.nats_monitor import ask_servers, jetstream_server_count
+from anabranch.common.adapters.redis_objects import RedisObjects
 from anabranch.common.contracts import subjects
 from anabranch.common.errors import AnabranchError, MetadataNotSynced, Unavailable
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.adapters.parked_commands import create_parked_stream
 from anabranch.controller.domain.durability import (
     ReplicaSetting,
+    check_redis,
     check_synced,
     doubt,
     wanted_replicas,
@@ -45,12 +47,23 @@ class Replication:
 
 
 class MetadataStreams:
-    """See the module."""
+    """See the module. `place`: the Redis server of the objects; None: NATS holds them."""
 
-    def __init__(self, client: Client, clock: Clock, wanted: Replication) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        wanted: Replication,
+        place: RedisObjects | None = None,
+        *,
+        place_is_checked: bool = True,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._wanted = wanted
+        self._place = place
+        self._place_is_checked = place_is_checked
+        self._buckets = BUCKETS if place is None else (subjects.CLUSTER_BUCKET,)
 
     async def prepare(self, *, ask_budget_s: float = ASK_BUDGET_S) -> None:
         """Ensure all of them. Idempotent.
@@ -81,6 +94,8 @@ class MetadataStreams:
         Raises Unavailable, MetadataNotSynced (a server does not sync).
         """
         wanted = self._wanted
+        if self._place is not None and self._place_is_checked:
+            check_redis(await self._place.durability())
         if not wanted.is_checked:
             await self._create(wanted_replicas(wanted.replicas, await self._server_count()))
             return None
@@ -106,6 +121,6 @@ class MetadataStreams:
     async def _create(self, replicas: int) -> set[str]:
         servers = await create_streams(self._client, replicas)
         servers.update(await create_parked_stream(self._client, replicas))
-        for bucket in BUCKETS:
+        for bucket in self._buckets:
             servers.update(await create_bucket(self._client, bucket, replicas))
         return servers

@@ -1,9 +1,38 @@
 """The numbers that define a cluster, written at its first start."""
 
+from contextlib import suppress
+
 from anabranch.common.contracts.cluster import CONSTANTS_KEY, ClusterConstants
 from anabranch.common.errors import InvalidSetting, ObjectExists, Unavailable
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.hashing import SHARD_COUNT
+
+ELSEWHERE_KEY = "objects-elsewhere"
+"""In the bucket of NATS: marks a cluster whose objects another server holds."""
+
+
+async def settle_place(in_nats: ObjectStore, *, elsewhere: bool) -> None:
+    """Require that the cluster's objects are where they were at its first start.
+
+    `in_nats`: the bucket of the constants in NATS. A cluster that found none of its objects would
+    begin anew with its old events. Raises InvalidSetting, Unavailable, OutcomeUnknown.
+    """
+    if elsewhere and await in_nats.get(CONSTANTS_KEY) is not None:
+        raise InvalidSetting(
+            "NATS holds the objects of this cluster",
+            remedy="unset ANABRANCH_CONTROLLER_OBJECTS_URL; to move the objects, restore a backup "
+            "of the metadata into an empty cluster with this setting",
+        )
+    is_marked = await in_nats.get(ELSEWHERE_KEY) is not None
+    if is_marked and not elsewhere:
+        raise InvalidSetting(
+            "another server than NATS holds the objects of this cluster",
+            remedy="set ANABRANCH_CONTROLLER_OBJECTS_URL to its address; "
+            "for `anabranch controller …`, set ANABRANCH_OBJECTS_URL",
+        )
+    if elsewhere and not is_marked:
+        with suppress(ObjectExists):
+            await in_nats.create(ELSEWHERE_KEY, b"1")
 
 
 async def settle_constants(

@@ -10,11 +10,18 @@ from typing import Literal
 
 from anabranch.common.errors import MetadataNotSynced
 from anabranch.common.model.nats_server import MonitoredServer
+from anabranch.common.model.redis_server import RedisDurability
 
 SYNC_SETTING = "ANABRANCH_CONTROLLER_NATS_SYNC"
 MONITOR_SETTING = "ANABRANCH_CONTROLLER_NATS_MONITOR_URL"
 REPLICAS = 3
 _UNLESS = f"or set {SYNC_SETTING}=unchecked if a loss of power may take the last metadata with it"
+
+OBJECTS_SYNC_SETTING = "ANABRANCH_CONTROLLER_OBJECTS_SYNC"
+_UNLESS_REDIS = (
+    f"or set {OBJECTS_SYNC_SETTING}=unchecked if a loss of power may take the last objects with it"
+)
+REDIS_OLDEST = (6, 2)
 
 ReplicaSetting = Literal["auto", "1", "3"]
 
@@ -71,3 +78,39 @@ def doubt(
             server=name,
         )
     return None
+
+
+def check_redis(found: RedisDurability) -> None:
+    """Require that the Redis server of the objects keeps everything that it acknowledges.
+
+    Raises MetadataNotSynced, also if the server does not tell a setting.
+    """
+    if _version(found.version) < REDIS_OLDEST:
+        raise MetadataNotSynced(
+            "the Redis server of the objects is too old, or does not tell its version",
+            remedy="use Redis 6.2 or newer, or a server that is compatible with it",
+            version=found.version,
+        )
+    if found.role != "master":
+        raise MetadataNotSynced(
+            "the Redis server of the objects is a replica, which may lack acknowledged objects",
+            remedy="name the primary server",
+            role=found.role,
+        )
+    for setting, wanted, given in (
+        ("appendonly", "yes", found.appendonly),
+        ("appendfsync", "always", found.appendfsync),
+        ("no-appendfsync-on-rewrite", "no", found.no_appendfsync_on_rewrite),
+        ("maxmemory-policy", "noeviction", found.maxmemory_policy),
+    ):
+        if given != wanted:
+            raise MetadataNotSynced(
+                "the Redis server of the objects may lose acknowledged objects",
+                remedy=f"write `{setting} {wanted}` into its configuration, {_UNLESS_REDIS}",
+                setting=setting,
+                found=given or "not told",
+            )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())

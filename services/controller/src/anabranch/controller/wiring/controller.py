@@ -1,5 +1,6 @@
 """All parts of a controller, connected but not started."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -133,22 +134,19 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         lambda subject: jobs.reshaped(subject),  # noqa: PLW0108
         counting_outcomes(around.observer.metrics, cluster.buckets),
     )
-
-    def folded(fold: Fold) -> None:
-        listener(fold)
-        topics.folded(fold)
-
-    mirror = Mirror(store, repositories, on_fold=folded, containment=around.containment)
+    mirror = Mirror(
+        store,
+        repositories,
+        on_fold=_telling(listener, lambda fold: topics.folded(fold)),  # noqa: PLW0108
+        containment=around.containment,
+    )
     histories = Histories(HistoryChunks(store, around.ids))
     context = _context(around, store, repositories, mirror, histories)
     topics = build_topics(around, cluster, mirror, context.commands)
     runners = build_runners(
-        context,
-        around.observer,
-        rng=around.rng,
-        owns=cluster.buckets.owns_aggregate,
-        containment=around.containment,
-    )
+        context, around.observer, rng=around.rng,
+        owns=cluster.buckets.owns_aggregate, containment=around.containment,
+    )  # fmt: skip
     parked = JetStreamParkedCommands(client)
     reports = LoadReports(clock)
     rates = Rates(cluster.placements, reports, around.settings.container_count)
@@ -178,17 +176,24 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
             around.objects(subjects.CLUSTER_BUCKET), store.last_sequence, mirror.reached, clock
         ),
         load=LoadReportListener(client, partial(_learn, reports, jobs), around.observer.metrics),
-        queries=QueryServer(
-            client,
-            ANSWERED_BY,
-            partial(answer_query, query_desk),
-            cluster.members.me.controller_id,
-            SLOW,
-        ),
+        queries=_query_server(client, query_desk),
         commands=_commands(around, command_desk, parked),
         writer_times=context.writer_times,
         jobs=jobs,
     )
+
+
+def _telling(*listeners: Callable[[Fold], None]) -> Callable[[Fold], None]:
+    def tell(fold: Fold) -> None:
+        for listener in listeners:
+            listener(fold)
+
+    return tell
+
+
+def _query_server(client: Client, desk: QueryDesk) -> QueryServer:
+    answer = partial(answer_query, desk)
+    return QueryServer(client, ANSWERED_BY, answer, desk.controller_id, SLOW)
 
 
 def _learn(reports: LoadReports, jobs: Jobs, report: LoadReport) -> None:

@@ -12,6 +12,7 @@ from anabranch.common.runtime.service import Lifetime
 from anabranch.controller.adapters.metadata_streams import MetadataStreams
 from anabranch.controller.periodic.job import Job, repeat
 from anabranch.controller.wiring.controller import Controller
+from anabranch.controller.wiring.provisioning import provision
 
 SWEEP_S = 5.0
 CATCH_UP_PAUSE_S = 0.2
@@ -45,6 +46,8 @@ async def serve(controller: Controller, lifetime: Lifetime, streams: MetadataStr
         for job, work in controller.topics.jobs():
             keep(job, work)
         keep("balancer", cluster.balancer.serve)
+        if controller.around.settings.provisioner == "kubernetes":
+            keep("provisioner", partial(_provision, controller))
         for job, work in controller.runners.jobs():
             keep(job, work)
         await _catch_up(controller)
@@ -76,6 +79,10 @@ async def serve(controller: Controller, lifetime: Lifetime, streams: MetadataStr
             await controller.jobs.close()
         for task in tasks:
             task.cancel()
+
+
+async def _provision(controller: Controller) -> None:
+    await provision(controller.around, controller.cluster, controller.topics.dispatchers)
 
 
 async def _catch_up(controller: Controller) -> None:

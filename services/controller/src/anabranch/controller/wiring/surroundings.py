@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from nats.aio.client import Client
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
+from anabranch.common.adapters.redis_objects import RedisObjects
+from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 from anabranch.common.workflow.containment import Containment
@@ -14,7 +16,10 @@ from anabranch.controller.workflows.observed import Observer
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Settings, the connection to NATS, clock and randomness, telemetry, containment of defects."""
+    """Settings, the connection to NATS, clock and randomness, telemetry, containment of defects.
+
+    `place`: the Redis server of the cluster's objects; None: NATS holds them.
+    """
 
     settings: Settings
     client: Client
@@ -23,7 +28,14 @@ class Surroundings:
     rng: Rng
     observer: Observer
     containment: Containment
+    place: RedisObjects | None = None
 
-    def objects(self, bucket: str) -> JetStreamObjectStore:
-        """The KV bucket with this name."""
+    def objects(self, bucket: str) -> ObjectStore:
+        """The bucket with this name."""
+        if self.place is not None:
+            return self.place.bucket(bucket)
+        return self.objects_in_nats(bucket)
+
+    def objects_in_nats(self, bucket: str) -> ObjectStore:
+        """The bucket of NATS with this name."""
         return JetStreamObjectStore(self.client, self.clock, bucket)

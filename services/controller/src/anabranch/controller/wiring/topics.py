@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.common.contracts.container_queries import ExplainContainer
 from anabranch.common.contracts.objects import (
     CONSUMERS_BUCKET,
     DOOMED_BUCKET,
@@ -91,6 +92,7 @@ class Topics:
     reconcilers: Mapping[str, Reconciler]
     desk: TopicDesk
     caught_up: asyncio.Event
+    leads: Callable[[], bool]
     registrar: Registrar
 
     def registered(self) -> Collection[str] | None:
@@ -117,6 +119,8 @@ class Topics:
     def folded(self, fold: Fold) -> None:
         """Wake the controllers if the message is about a backing stream. Never waits."""
         subject = fold.subject
+        if not self.leads():
+            return  # a controller that begins to lead looks at everything
         if _MARK in subject and kind_of_subject(subject) == STREAMS.name:
             try:
                 topic, incarnation = topic_of(subject.split(".")[5].replace("=", "."))
@@ -187,6 +191,7 @@ def build_topics(
         reconcilers,
         desk,
         caught_up,
+        lambda: cluster.leadership.leading,
         parts.registrar(desk),
     )
 
@@ -321,7 +326,11 @@ class _Parts:
         )
 
     def desk(self, rebalancer: Rebalancer) -> TopicDesk:
-        found, changes = self.found, Changes()
+        found, changes, cluster = self.found, Changes(), self.cluster.desk()
+
+        def explain(container: int) -> Sequence[str]:
+            return cluster.explain(ExplainContainer(container=container)).reasons
+
         for store in (found.topics.store, found.partitions.store):
             store.on_change(changes.announce)
         return TopicDesk(
@@ -334,6 +343,7 @@ class _Parts:
             placements=lambda: self.cluster.placements.placements,
             stream=self.mirror.readable_stream,
             refused=lambda: self.cluster.members.refused,
+            explain=explain,
             rebalances=rebalancer,
             changes=changes,
             clock=self.around.clock,

@@ -3,9 +3,9 @@
 Wakes on: an active stream whose first intent is a truncation.
 
 Order: only the stores know whether an offset is within its segment and between two appends, and a
-truncation of a segment is irrevocable. The workflow therefore asks the store of every segment of
-the cut first, including sealed ones; a single refusal ends the truncation before anything has
-changed. Once `StreamCutChecked` is stored, the truncation cannot fail any more: the cut's segments
+truncation of a segment is irrevocable. The workflow therefore first asks the store of every segment
+that the cut shortens, including sealed ones; a single refusal ends the truncation before anything
+has changed. Once `StreamCutChecked` is stored, the truncation cannot fail any more: these segments
 are truncated, and the segments before the cut are deleted last.
 
 No store refuses after the check: segments only grow, their blocks keep their places, and only a
@@ -62,7 +62,7 @@ async def check_cut(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent
 
     try:
         cuts.truncated(history, stream.head, plan.cut)
-        await for_each(_places(plan), SEGMENT_REQUESTS_MAX, check)
+        await for_each(_places(stream, plan), SEGMENT_REQUESTS_MAX, check)
         return _lowered(stream, history, plan, refusals) if refusals else StreamCutChecked()
     except (InvalidCut, CutRefused, InvalidRequest, NotAtBoundary) as refusal:
         return StreamTruncateFailed(error=ErrorBody.of(refusal))
@@ -97,7 +97,7 @@ async def truncate_segments(context: WorkContext, loaded: Loaded[Stream]) -> Str
     async def delete(segment: str) -> None:
         await context.stores.delete_segment(segment, stamp)
 
-    await for_each(_places(plan), SEGMENT_REQUESTS_MAX, partial(_truncate, context, loaded))
+    await for_each(_places(stream, plan), SEGMENT_REQUESTS_MAX, partial(_truncate, context, loaded))
     deleted = cuts.truncated(history, stream.head, plan.cut)
     await for_each(stream.names_of(deleted), SEGMENT_REQUESTS_MAX, delete)
     return StreamTruncated()
@@ -109,9 +109,11 @@ def _plan(loaded: Loaded[Stream]) -> TruncationPlan:
     return plan
 
 
-def _places(plan: TruncationPlan) -> list[SegmentOffset]:
-    """The cut's places within segments; at the start of a segment there is nothing to do."""
-    return [place for place in plan.cut if place.offset > 0]
+def _places(stream: Stream, plan: TruncationPlan) -> list[SegmentOffset]:
+    """The cut's places within segments where something goes: at the start of a segment, and where
+    the stream begins already, there is nothing to do."""
+    head = set(stream.head)
+    return [place for place in plan.cut if place.offset > 0 and place not in head]
 
 
 async def _check(context: WorkContext, loaded: Loaded[Stream], place: SegmentOffset) -> None:

@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def learn_count(parts: Parts) -> int:
-    for bucket in _BUCKETS:
+    for bucket in _BUCKETS if parts.place is None else ():
         await _create_bucket(parts, bucket)
     return await container_count(parts.objects(subjects.CLUSTER_BUCKET), parts.clock)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from nats.aio.client import Client
 
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
+from anabranch.common.adapters.redis_objects import RedisObjects
+from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource
 from anabranch.common.runtime.service import Lifetime
@@ -45,7 +47,12 @@ class Parts:
     replication: "Replication | None" = None
     """The parts of a store that replicates logs; `log` is then the replicated log."""
 
-    def objects(self, bucket: str) -> JetStreamObjectStore:
+    place: RedisObjects | None = None
+    """The Redis server of the cluster's objects; None: NATS holds them."""
+
+    def objects(self, bucket: str) -> ObjectStore:
+        if self.place is not None:
+            return self.place.bucket(bucket)
         return JetStreamObjectStore(self.client, self.clock, bucket)
 
 

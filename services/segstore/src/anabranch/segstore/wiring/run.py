@@ -7,6 +7,7 @@ from nats.aio.client import Client
 
 from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
+from anabranch.common.adapters.redis_objects import RedisObjects
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock, SystemClock
 from anabranch.common.runtime.ids import SystemIds, system_rng
@@ -63,6 +64,7 @@ async def _serve(
             limit_s=TIER_TWO_CALL_S_MAX,
             options=settings.tier2_options,
         )
+        place = RedisObjects(settings.objects_url, clock) if settings.objects_url else None
         client = await connect()
         if client is None:
             return
@@ -84,9 +86,12 @@ async def _serve(
                 metrics=metrics,
                 commits=commits,
                 tracing=_tracing(lifetime, commits),
+                place=place,
             )
             await Process(parts).run()
         finally:
+            if place is not None:
+                await place.close()
             await close_nats(client)
 
 

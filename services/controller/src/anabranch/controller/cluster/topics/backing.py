@@ -1,9 +1,9 @@
-"""The backing streams of topics: what the mirror knows of them, and the commands to them.
+"""The backing streams of topics: their states as the mirror knows them, and the commands to them.
 
 Commands travel on the queue that clients use. The id of a command follows from the topic's
-incarnation and from what the command does, so a repeat joins the first one. A command that brings
-no change is posted again after `AGAIN_S`: it was rejected because something else had to end first,
-or it still waits in the queue.
+incarnation and from the effect of the command, so a repeat joins the first one. A command that
+brings no change is posted again after `AGAIN_S`: it was rejected because something else had to end
+first, or it still waits in the queue.
 
 Order: a stream needs its scope. While the scope `topics` does not exist, its creation is posted in
 place of the commands, and the fold of the scope wakes the controllers.
@@ -99,7 +99,7 @@ class Backing:
         return None if loaded is None else loaded.state
 
     def view(self, topic: str, incarnation: str) -> StreamView:
-        """What the mirror knows of the stream."""
+        """The stream as the mirror knows it."""
         return view_of(self.stream(topic, incarnation))
 
     async def perform(self, commands: Sequence[BackingCommand]) -> None:

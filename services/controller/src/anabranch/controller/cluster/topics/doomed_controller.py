@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoomedInputs:
-    """What the controller looks at.
+    """The inputs of the controller.
 
     `backing_streams()`: the names of the streams in the scope of topics; `topic_store`,
     `consumers`: buckets; `ready()`: whether the event store has been seen.
@@ -58,15 +58,19 @@ class DoomedController:
         self._inputs = inputs
         self._backing = backing
         self._clock = clock
+        self._is_orphans_turn = True
+        """Whether orphans are looked for in the next step for which all inputs are known."""
 
     async def step(self, full: bool) -> float | None:
-        """Perform what is due. Raises Unavailable, OutcomeUnknown, Corrupt."""
+        """Perform the due commands. Raises Unavailable, OutcomeUnknown, Corrupt."""
         inputs = self._inputs
+        self._is_orphans_turn |= full
         if not inputs.complete:
             return None
-        if full:
+        if self._is_orphans_turn:
             for orphan in await self._orphans():
                 await inputs.doomed.add(orphan)
+            self._is_orphans_turn = False
         dooms = tuple(inputs.doomed.doomed.values())
         if not dooms:
             return None

@@ -1,8 +1,8 @@
 """The SPU group controller: reserves ids, creates the SPUs of groups, drains and deletes them.
 
 Wakes on: changes of groups, SPUs, placements and drain marks. Order: a mark is written before the
-actions of the same plan, because a plan deletes only what it has seen drained. The SPUs of a group
-that cannot be read stay as they are.
+actions of the same plan, because a plan deletes only SPUs that it has seen drained. The SPUs of a
+group that cannot be read stay as they are.
 """
 
 from collections.abc import Callable, Collection
@@ -50,7 +50,7 @@ class GroupController:
         self._holding_known = holding_known
 
     async def step(self, full: bool) -> float | None:  # noqa: ARG002  # groups are few
-        """Perform what is due. Raises Unavailable, OutcomeUnknown, Overloaded."""
+        """Perform the due actions. Raises Unavailable, OutcomeUnknown, Overloaded."""
         known = self._store.listed and self._spus.listed and self._drains.complete
         if not known or not self._holding_known():
             return None

@@ -1,4 +1,4 @@
-"""What has changed since a controller last looked. Owns: the epochs and placements that it saw.
+"""The changes since a controller last looked. Owns: the epochs and placements that it saw.
 
 Controllers compute over the objects that a change concerns, because a pass over ten thousand
 partitions after each of ten thousand changes would never end. A full pass, every reconciliation,

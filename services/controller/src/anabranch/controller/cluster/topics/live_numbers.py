@@ -66,7 +66,7 @@ class LiveNumbers:
         self._listeners.append(listener)
 
     def learn(self, report: LiveReport) -> None:
-        """Keep what the report says, unless a newer one of its store is known."""
+        """Keep the contents of the report, unless a newer one of its store is known."""
         before = self._stores.get(report.node_id)
         is_same_session = before is not None and before.session == report.session
         if before is not None and is_same_session and report.sequence <= before.sequence:
@@ -116,7 +116,7 @@ class LiveNumbers:
         return held.segments.get(segment)
 
     def used_bytes(self, node_id: str) -> int | None:
-        """What the partitions that this store leads hold; None: it has not reported it."""
+        """The bytes of the partitions that this store leads; None: it has not reported them."""
         found = self._stores.get(node_id)
         return None if found is None else found.used_bytes
 

@@ -37,7 +37,7 @@ from anabranch.controller.domain.cluster.partitions import PartitionWorld
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInputs:
-    """What the controller looks at.
+    """The inputs of the controller.
 
     `topic_store`: the bucket of topics. `ready()`: whether placements and event store have been
     seen. `out_of_storage()`: the stores that refuse records of topics.

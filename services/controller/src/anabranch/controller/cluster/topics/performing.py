@@ -2,7 +2,7 @@
 
 A plan may hold actions on several kinds of objects; they are written kind by kind, in the order in
 which the kinds first appear. An action whose object has changed since the decision does nothing,
-and the next step decides again on what the watch has shown by then.
+and the next step decides again on the newer state.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class Performer:
     async def step(self, actions: Sequence[Action]) -> float | None:
         """Perform the actions; returns 0 if another step is due at once, as in `Reconciler`.
 
-        An action that was refused brings no step: the watch will show what came before it.
+        A refused action brings no step: the watch will show the change that came before it.
         """
         return 0.0 if actions and await self.perform(actions) else None
 

@@ -1,7 +1,7 @@
 """Spreads topic containers over the SPUs, by command, or when an SPU joins.
 
     rebalance_topics ─► plan ─► stored ─► the leader begins a few moves at a time ─► … ─► ended
-         again: the same plan, with what is done of it by now
+         again: the same plan, with its progress
 
 The plan is one object in the bucket of the cluster, so any controller can answer, and another
 leader continues. Each move is an ordinary change of a placement. Stores do the work.
@@ -72,7 +72,7 @@ class ChangePlacement(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceInputs:
-    """What a plan is made upon. `ready()`: whether all of it has been seen; `draining()`: the
+    """The inputs of a plan. `ready()`: whether all of it has been seen; `draining()`: the
     stores that get no replicas."""
 
     spus: LocalStore[SpuSpec, SpuStatus]

@@ -81,7 +81,7 @@ class Shelf(Generic[S, T]):
         key: str,
         decide: Callable[[ClusterObject[S, T] | None], ClusterObject[S, T]],
     ) -> ClusterObject[S, T]:
-        """Read the object, replace it by what `decide` returns, and return that as stored.
+        """Read the object, replace it by the result of `decide`, and return that as stored.
 
         `decide` gets None if there is no object; it raises to refuse, and returns the object itself
         if there is nothing to change. Raises its errors, Unavailable, OutcomeUnknown, Corrupt.
@@ -89,7 +89,7 @@ class Shelf(Generic[S, T]):
         for _ in range(ATTEMPTS_MAX):
             found = await self.read(key)
             wanted = decide(found)
-            assert found is not None, "a decision refuses what does not exist"
+            assert found is not None, "a decision refuses a missing object"
             if wanted == found:
                 return found
             try:

@@ -5,8 +5,8 @@ table of topic containers, the reconcile timer. `domain/cluster/topics.py` has t
 
 Order: containers are allocated before the status that names them; a doom is stored before anything
 of its topic is deleted; a command to a backing stream follows from a stored status. Every write is
-conditional on what the plan has seen, and a command repeats under the same id, so that another
-controller can go on after any of them.
+conditional on the revision that the plan has seen, and a command repeats under the same id, so that
+another controller can go on after any of them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,7 +60,7 @@ class ContainerTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInputs:
-    """What the controller looks at.
+    """The inputs of the controller.
 
     `ready()`: whether the placements, the members and the event store have been seen.
     `placements()`, `log_homes()`, `drained()`: as in `TopicWorld`. `counts_all`: whether the
@@ -99,6 +99,8 @@ class TopicController:
         self._seen_topics = Seen(inputs.topics)
         self._seen_partitions = Seen(inputs.partitions, Facet.META)
         self._seen_spus = Seen(inputs.spus)
+        self._seen_facts: tuple[frozenset[str], dict[str, str]] = frozenset(), {}
+        """The drained stores and the places of logs as of the last look."""
         self._unfinished: set[str] = set()
         """Topics whose last plan had commands."""
         self.touched = Touched()
@@ -126,7 +128,9 @@ class TopicController:
         names.update(partition.owner for partition in self._seen_partitions.changed())
         names.update(self.touched.take().values())
         names.update(self._unfinished)
-        if list(self._seen_spus.changed()):
+        facts = (frozenset(self._inputs.drained()), dict(self._inputs.log_homes()))
+        others_changed, self._seen_facts = facts != self._seen_facts, facts
+        if list(self._seen_spus.changed()) or others_changed:
             names.update(
                 topic.key for topic in found.values() if topic.status.resolution in _WAITING
             )

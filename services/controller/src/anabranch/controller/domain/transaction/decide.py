@@ -16,6 +16,7 @@ from anabranch.common.errors import (
     TransactionEnded,
     TransactionNotFound,
 )
+from anabranch.common.model.topics import is_backing
 from anabranch.common.model.transaction import CLOCK_SKEW_MS, PARTS_MAX, TransactionState
 from anabranch.controller.domain.transaction import deadlines
 from anabranch.controller.domain.transaction.events import (
@@ -59,7 +60,13 @@ class PingDecision:
 
 
 def opened(asked: BeginTransaction, at: Opening) -> TransactionOpened:
-    """The first event of a transaction. Raises InvalidRequest."""
+    """The first event of a transaction. Raises InvalidRequest.
+
+    Topics have no transactions, because a commit after a change of the epoch would give their
+    partitions other segments.
+    """
+    if is_backing(asked.stream):
+        raise InvalidRequest("topics have no transactions", stream=f"{asked.scope}/{asked.stream}")
     lease_ms = deadlines.check_lease(asked.lease_ms)
     limit_ms = deadlines.execution_limit(asked.execution_ms_max, lease_ms)
     return TransactionOpened(

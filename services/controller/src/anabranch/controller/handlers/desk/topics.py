@@ -1,7 +1,7 @@
 """The dependencies of queries and actions about SPUs, SPU groups, topics and partitions."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,7 +68,8 @@ class TopicDesk:
     `spus`*, `groups`*, `topics`*, `partitions`*: the objects; `consumers`*: the bucket of named
     consumers; `live`: record numbers and sizes; `placements()`: the containers; `stream(ref)`: a
     backing stream as last folded; `refused()`: the stores that may not join, by node id;
-    `rebalances`*: moves topic containers; `changes`: announces changes of topics and partitions.
+    `explain(container)`: why a container does not serve; `rebalances`*: moves topic containers;
+    `changes`: announces changes of topics and partitions.
     """
 
     spus: Shelf[SpuSpec, SpuStatus]
@@ -80,6 +81,7 @@ class TopicDesk:
     placements: Callable[[], Mapping[int, Placement]]
     stream: Callable[[StreamRef], Loaded[Stream] | None]
     refused: Callable[[], Mapping[str, NodeRecord]]
+    explain: Callable[[int], Sequence[str]]
     rebalances: Rebalances
     changes: Changes
     clock: Clock

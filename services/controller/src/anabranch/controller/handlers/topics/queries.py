@@ -29,6 +29,7 @@ from anabranch.controller.handlers.topics.descriptions import (
     described_topic,
     partition_segments,
 )
+from anabranch.controller.handlers.topics.explaining import obstacle
 
 
 def describe(desk: TopicDesk, topic: Topic) -> contracts.TopicDescription:
@@ -50,8 +51,10 @@ def no_topic(name: str) -> TopicNotFound:
 
 
 async def describe_topic(desk: TopicDesk, query: contracts.DescribeTopic) -> Contract:
-    """One topic. Raises InvalidName, TopicNotFound, Unavailable."""
-    return contracts.TopicDescribed(topic=describe(desk, await found_topic(desk, query.topic)))
+    """One topic, and why it is not online. Raises InvalidName, TopicNotFound, Unavailable."""
+    topic = await found_topic(desk, query.topic)
+    described = describe(desk, topic).model_copy(update={"reason": obstacle(desk, topic)})
+    return contracts.TopicDescribed(topic=described)
 
 
 async def list_topics(desk: TopicDesk, query: contracts.ListTopics) -> Contract:

@@ -12,6 +12,7 @@ from anabranch.common.errors import (
     InvalidTopic,
     ObjectExists,
     TopicExists,
+    TopicNotFound,
     TopicNotProvisioned,
 )
 from anabranch.common.model.objects import (
@@ -21,10 +22,11 @@ from anabranch.common.model.objects import (
     TopicSpec,
     TopicStatus,
 )
-from anabranch.common.model.topics import INCARNATION_LENGTH, topic_name
+from anabranch.common.model.topics import INCARNATION_LENGTH, backing_stream, topic_name
 from anabranch.controller.domain.cluster.topic_checks import grown, require_valid
 from anabranch.controller.handlers.desk.topics import TopicDesk
 from anabranch.controller.handlers.topics.descriptions import count_online, described_topic
+from anabranch.controller.handlers.topics.explaining import obstacle
 from anabranch.controller.handlers.topics.queries import describe, no_topic
 
 DELETED_WITHIN_S = 5.0
@@ -49,6 +51,8 @@ async def create_topic(desk: TopicDesk, query: contracts.CreateTopic) -> Contrac
     if query.dry_run:
         return contracts.TopicCreated(topic=described_topic(topic, 0))
     incarnation = query.incarnation or desk.ids.new_id()[:INCARNATION_LENGTH]
+    if desk.stream(backing_stream(name, incarnation)) is not None:
+        raise TopicNotFound("the topic was deleted after this request had created it", topic=name)
     try:
         stored = await desk.topics.create(replace(topic, incarnation=incarnation))
     except ObjectExists as error:
@@ -98,7 +102,7 @@ async def _provisioned(desk: TopicDesk, topic: Topic, wait_s: float) -> None:
             topic=topic.key,
             provisioned=online,
             partitions=wanted,
-            why=newest.status.reason,
+            why=obstacle(desk, newest),
         )
 
 
