@@ -109,6 +109,18 @@ async def test_a_topic_that_is_not_online_in_time_is_accepted() -> None:
         assert sum(waits) == 5.0
 
 
+async def test_the_document_describes_every_answer_about_topics() -> None:
+    async with objects_gateway() as (_, call):
+        paths = (await call.get("/openapi.json")).json()["paths"]
+    assert paths["/v1/topics"]["post"]["responses"].keys() == {"200", "201", "202", "default"}
+    assert paths["/v1/topics/{topic}"].keys() == {"get", "patch", "delete"}
+    patched = paths["/v1/topics/{topic}"]["patch"]["responses"]
+    assert patched.keys() == {"200", "default"}
+    records = paths["/v1/topics/{topic}/records"]
+    assert records["get"]["responses"].keys() == {"200", "204", "default"}
+    assert {p["name"] for p in records["post"]["parameters"]} >= {"partition", "topic"}
+
+
 async def test_partitions_are_listed_and_added() -> None:
     async with objects_gateway() as (controller, call):
         controller.register(5002, "store-5002")

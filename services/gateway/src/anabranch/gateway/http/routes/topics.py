@@ -39,6 +39,10 @@ WAITING: dict[int | str, dict[str, Any]] = {
     }
 }
 """The additional answer of routes that wait for partitions."""
+CHECKED: dict[int | str, dict[str, Any]] = {
+    200: {"model": TopicProperty, "description": "It could be created; nothing was"}
+}
+"""The answer to a dry run."""
 
 
 @router.get("")
@@ -61,7 +65,7 @@ async def list_topics(
     )
 
 
-@router.post("", status_code=201, response_model=TopicProperty, responses=WAITING)
+@router.post("", status_code=201, response_model=TopicProperty, responses=WAITING | CHECKED)
 async def create_topic(
     request: Request, body: CreateTopicRequest, wait_s: WaitS, dry_run: DryRun = False
 ) -> TopicProperty | Response:
