@@ -176,15 +176,7 @@ class ClusterWorld:
         line, clock = Line(), self.clock
         me = ControllerRecord(name, self._session(), pid=self.sessions)
         controllers = ThroughLine(self.controllers, line)
-        members = Membership(
-            me,
-            MemberRecords(controllers, ThroughLine(self.nodes, line)),
-            clock,
-            containment=loud(clock),
-            admission=Admission(
-                token=self.join_token, policy=self.registration, registered=self.spus.known
-            ),
-        )
+        members = self._members(me, MemberRecords(controllers, ThroughLine(self.nodes, line)))
         cluster = ThroughLine(self.cluster, line)
         leadership = Leadership(cluster, controllers, members, clock)
         drains = Drains(ThroughLine(self.cluster, drains_line or line), clock)
@@ -233,6 +225,14 @@ class ClusterWorld:
             members, leadership, placements, balancer, drains, topics, changes, line, placed_line,
             task,
         )  # fmt: skip
+
+    def _members(self, me: ControllerRecord, records: MemberRecords) -> Membership:
+        admission = Admission(
+            token=self.join_token, policy=self.registration, registered=self.spus.known
+        )
+        return Membership(
+            me, records, self.clock, containment=loud(self.clock), admission=admission
+        )
 
     def _registrar(
         self, members: Membership, leadership: Leadership, placements: Placements, line: Line
