@@ -209,6 +209,51 @@ def test_a_partition_that_breaks_its_plan_stops_no_other_topic() -> None:
     play(story)
 
 
+def test_a_lost_command_is_posted_again_soon() -> None:
+    async def story(world: TopicWorld) -> None:
+        async with world.controller().run() as life:
+            world.streams.held = True
+            await create(life, "orders", 2)
+            for _ in range(2):  # the scope, then the stream
+                await world.clock.sleep(1.0)
+                world.streams.queue.clear()
+            world.streams.held = False
+            await world.clock.sleep(10.0)
+            assert await is_online(world, "orders", 2)
+
+    play(story)
+
+
+def test_a_change_that_no_message_announced_is_found_by_the_reconciliation() -> None:
+    async def story(world: TopicWorld) -> None:
+        async with world.controller().run() as life:
+            await create(life, "orders", 2, wait_s=60.0)
+            before = len(world.streams.posted)
+            world.streams.streams.clear()
+            world.streams.done.clear()
+            await world.clock.sleep(30.0)
+            assert len(world.streams.posted) == before
+            await world.clock.sleep(60.0)
+            assert len(world.streams.posted) > before
+            assert await is_online(world, "orders", 2)
+
+    play(story)
+
+
+def test_a_controller_that_does_not_lead_answers_and_leaves_the_work_to_the_leader() -> None:
+    async def story(world: TopicWorld) -> None:
+        async with world.controller().run() as leader, world.controller().run() as other:
+            other.lead.leading = False
+            made = await create(other, "orders", 2, wait_s=60.0)
+            assert made.topic.partitions_online == 2
+            assert other.budget.spent == 0, "the action alone writes, by the desk's own store"
+            assert leader.budget.spent > 0
+            await delete(other, "orders")
+            assert await world.topic("orders") is None
+
+    play(story)
+
+
 def test_orphans_are_removed() -> None:
     async def story(world: TopicWorld) -> None:
         async with world.controller().run() as life:

@@ -179,7 +179,8 @@ def build_topics(
             "partitions": partition_controller.step,
             "doomed streams": parts.doomed_controller().step,
             "rebalancing": rebalancer.step,
-        }
+        },
+        rebalancer,
     )
     return Topics(
         dispatchers,
@@ -354,7 +355,9 @@ class _Parts:
         kind = dispatcher.kind
         return Shelf(kind, dispatcher.store, self.around.objects(kind.bucket))
 
-    def reconcilers(self, steps: Mapping[str, Step]) -> Mapping[str, Reconciler]:
+    def reconcilers(
+        self, steps: Mapping[str, Step], rebalancer: Rebalancer
+    ) -> Mapping[str, Reconciler]:
         """The loops of the controllers, each woken by its inputs."""
         found, cluster = self.found, self.cluster
         built = {
@@ -381,10 +384,13 @@ class _Parts:
                 found.partitions.store, found.topics.store, found.spus.store, cluster.placements,
             ),
             "doomed streams": (self.doomed,),
-            "rebalancing": (found.spus.store,),
+            "rebalancing": (found.spus.store, rebalancer),
         }  # fmt: skip
         for name, sources in inputs.items():
             for source in sources:
                 source.on_change(built[name].wake)
+        cluster.placements.on_change(
+            lambda: built["rebalancing"].wake() if rebalancer.active else None
+        )
         self.live.on_storage_change(lambda _store: built["partitions"].wake())
         return built

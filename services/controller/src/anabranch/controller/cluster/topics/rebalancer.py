@@ -50,6 +50,8 @@ from anabranch.controller.domain.cluster.topic_containers import moved
 
 MOVES_AT_ONCE_MAX = 4
 LOOK_S = 2.0
+IDLE_LOOK_S = 5.0
+"""How often the leader looks for a plan that another controller has stored."""
 ATTEMPTS_MAX = 8
 
 _log = structlog.get_logger(__name__)
@@ -103,6 +105,13 @@ class Rebalancer:
         self._join_settle_s = join_settle_s
         self._online: frozenset[str] | None = None
         self._joined_s: float | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self.active = False
+        """Whether moves were under way at the last look."""
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a plan was stored here."""
+        self._listeners.append(listener)
 
     async def perform(self, *, dry_run: bool) -> RebalancePlan:
         """Begin to rebalance, unless it is under way; returns the plan with its progress.
@@ -120,6 +129,8 @@ class Rebalancer:
                 return self._described(stored or new)
             if await self._store(new, revision):
                 _log.info("topics are rebalanced", moves=len(new.moves))
+                for listener in self._listeners:
+                    listener()
                 return self._described(new)
         raise Unavailable("the plan of the rebalancing changes too often")
 
@@ -130,8 +141,9 @@ class Rebalancer:
         if self._is_due_to_join():
             await self.perform(dry_run=False)
         stored, revision = await self._stored()
+        self.active = stored is not None and not stored.ended
         if stored is None or stored.ended:
-            return LOOK_S if self._joined_s is not None else None
+            return LOOK_S if self._joined_s is not None else IDLE_LOOK_S
         placements = self._inputs.placements()
         if all(
             move.container not in placements
