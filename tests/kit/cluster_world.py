@@ -209,18 +209,8 @@ class ClusterWorld:
 
         registrar = self._registrar(members, leadership, placements, line)
 
-        async def run() -> None:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    parts = (
-                        members, leadership, placements, balancer, drains, topics, registrar,
-                    )  # fmt: skip
-                    for part in parts:
-                        group.create_task(part.serve())
-            except* ProcessReplaced:
-                self.replaced.append(me.session)
-
-        task = self._spawn(run())
+        parts = (members, leadership, placements, balancer, drains, topics, registrar)
+        task = self._spawn(self._serve(me.session, [part.serve() for part in parts]))
         return RunningController(
             members, leadership, placements, balancer, drains, topics, changes, line, placed_line,
             task,
@@ -244,6 +234,15 @@ class ClusterWorld:
         registrar = Registrar(around, self.clock, loud(self.clock))
         self.spus.on_change(registrar.look)
         return registrar
+
+    async def _serve(self, session: str, parts: list[Coroutine[None, None, None]]) -> None:
+        """Run the parts of a controller until another one takes its id."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in parts:
+                    group.create_task(part)
+        except* ProcessReplaced:
+            self.replaced.append(session)
 
     def start_store(
         self, name: str, log: str = "journal", *, rack: str = "", token: str = ""
