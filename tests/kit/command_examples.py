@@ -42,7 +42,7 @@ def is_run(example: str) -> bool:
 
 @dataclass
 class ExampleWorld:
-    """A cluster with a scope, a stream, a group and files, as the examples name them."""
+    """A cluster with a scope, a stream, a group, a topic and files, as the examples name them."""
 
     run: Run
     folder: Path
@@ -63,11 +63,14 @@ class ExampleWorld:
             "group create demo/workers --stream demo/sensors",
             "table create demo/readings",
             "table put demo/readings boiler 20",
+            "topic create orders --partitions 2",
         ):
             assert self.run(line.split())[0] == 0, line
 
     def tidy_up(self) -> None:
-        """Delete the scopes of the examples, if they exist."""
+        """Delete the scopes and topics of the examples, if they exist."""
+        for topic in ("orders", "payments"):
+            self.run(["topic", "delete", topic])
         for scope in ("demo", "plant"):
             self.run(["scope", "delete", scope, "--recursive", "--yes"])
 

@@ -219,7 +219,9 @@ class TopicController(FakeController):
         )  # fmt: skip
 
     def _partitions(self, query: t.ListPartitions) -> t.PartitionList:
-        names = [self._topic(query.topic) and query.topic] if query.topic else sorted(self.topics)
+        if query.topic:
+            self._topic(query.topic)
+        names = [query.topic] if query.topic else sorted(self.topics)
         found = [each for name in names for each in self._partitions_of(name)]
         start = int(query.page_token or 0)
         end = start + min(self.page_size, query.page_size)
@@ -249,7 +251,7 @@ def events_before(segment: FakeSegment, offset: int) -> int:
     """The number of events before a boundary."""
     at = count = 0
     while at < offset:
-        header = parse_header(segment.data, at)
+        header = parse_header(memoryview(segment.data), at)
         at, count = at + header.size, count + header.event_count
     return count
 
@@ -367,7 +369,8 @@ async def topic_bench(
     partitions: int = 1, *, spec: TopicSpec | None = None, clock: Clock | None = None
 ) -> AsyncIterator[TopicBench]:
     """An open client, and a topic of so many partitions."""
-    async with TopicStore() as store:
+    store = TopicStore()
+    async with store:
         controller = TopicController(store)
         controller.create(TOPIC, spec or TopicSpec(replicas=Computed(partitions)))
         control = FakeControlPlane(controller)

@@ -173,3 +173,29 @@ def test_the_blocking_client_does_all_of_it(cluster: EmbeddedCluster) -> None:
         assert sorted(rows) == [-1, 1]
         assert [topic.topic for topic in client.topics.list(matching="block")] == ["blocking"]
         client.topics.delete("blocking")
+
+
+async def test_a_group_shares_the_partitions_and_finds_new_ones(cluster: EmbeddedCluster) -> None:
+    async with topic(cluster, "shared", 2) as client:
+        async with client.topics.producer("shared") as producer:
+            for number in range(20):
+                producer.write(b"%d" % number, partition=number % 2)
+            await producer.flush()
+            group = client.topics.group("workers", ["shared"])
+            await group.create()
+            await group.create()  # repeatable
+            async with group.reader("one") as one:
+                found = [await anext(one) for _ in range(12)]
+            async with group.reader("two") as two:
+                found += [await anext(two) for _ in range(8)]
+                await client.topics.add_partitions("shared", 1, wait_s=WAIT_S)
+                await producer.refresh()
+                await producer.append(b"20", partition=2)
+                async with asyncio.timeout(WAIT_S):
+                    found.append(await anext(two))
+        places = [(record.partition, record.offset) for record in found]
+        assert len(set(places)) == len(places) == 21
+        for record in found[:20]:
+            assert int(record.value) == 2 * record.offset + record.partition
+        assert places[-1] == (2, 0)
+        await group.delete()

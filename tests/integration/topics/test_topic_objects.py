@@ -1,12 +1,12 @@
 """Topics on real processes: embedded NATS, one controller, one store with a journal."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from anabranch.cli.up import EmbeddedCluster, UpSettings
+from anabranch.cli.up import EmbeddedCluster
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import spus, topics
 from anabranch.common.contracts.queries import (
@@ -34,17 +34,9 @@ from anabranch.common.model.objects import (
     TopicSpec,
 )
 from kit.controller_caller import Caller
-from kit.module_cluster import running_cluster
 
 WAIT_S = 3.0
 GONE_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    settings = UpSettings(tmp_path_factory.mktemp("topics"), redis=False)
-    with running_cluster(settings) as running:
-        yield running
 
 
 @asynccontextmanager

@@ -1,25 +1,12 @@
 """Records leave topics on real processes: by age and by size, without the topic's users."""
 
 import asyncio
-from collections.abc import Iterator
 
-import pytest
-
-from anabranch.cli.up import EmbeddedCluster, UpSettings
+from anabranch.cli.up import EmbeddedCluster
 from anabranch.client import connect
 from anabranch.client.client import Client
-from kit.module_cluster import running_cluster
 
 WAIT_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    settings = UpSettings(tmp_path_factory.mktemp("retained"), redis=False)
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("ANABRANCH_CONTROLLER_TOPIC_RETENTION_PERIOD_S", "1")
-        with running_cluster(settings) as running:
-            yield running
 
 
 async def online(client: Client, topic: str) -> None:

@@ -1,10 +1,12 @@
 """The commands `produce`, `consume` and `consumer`, against partitions in memory."""
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from anabranch.cli.topics import produce
 from kit.topic_line import RecordLine, record_line
 
 FIVE, THREE = b"0\n1\n2\n3\n4\n", b"0\n1\n2\n"
@@ -48,6 +50,35 @@ def test_a_file_may_be_an_option_and_one_record(line: RecordLine, tmp_path: Path
     assert told == {"topic": "orders", "records": 1, "bytes": 4}
     (found,) = line.records("consume orders -B -d")
     assert (found["partition"], found["key"], found["value"]) == (1, "all", "a\nb\n")
+
+
+def test_at_a_terminal_each_line_is_answered_when_it_is_stored(
+    line: RecordLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def typed(_descriptor: int) -> AsyncIterator[bytes]:
+        for text in (b"a:1\n", b"b:2\nc:", b"3\n"):
+            yield text
+
+    monkeypatch.setattr(produce, "_is_interactive", lambda _output: True)
+    monkeypatch.setattr(produce, "chunks_of", typed)
+    shown = line("produce orders --key-separator :")
+    assert shown == "> Ok!\n> Ok!\n> Ok!\n> \n"
+    found = {one["key"]: one["value"] for one in line.records("consume orders -B -d")}
+    assert found == {"a": "1", "b": "2", "c": "3"}
+
+
+def test_records_that_were_evicted_are_told_and_reading_continues(
+    line: RecordLine, tmp_path: Path
+) -> None:
+    for number in range(3):
+        line(f"produce orders {given(tmp_path, b'%d' % number)} -p 0")
+    ref = line.topics.ref("orders")
+    segment = line.store.segments[line.topics.segment_names(ref.scope, ref.stream)[0]]
+    segment.start = sorted(segment.boundaries)[1]
+    found = line("consume orders -p 0 --start 0 -d -F {{offset}}").split()
+    assert found == [str(number) for number in range(int(found[0]), 3)]
+    assert int(found[0]) > 0
+    assert f"the next available offset is {found[0]}" in line.notes
 
 
 def test_all_records_go_to_the_partition_that_is_named(line: RecordLine, tmp_path: Path) -> None:

@@ -347,6 +347,6 @@ async def test_an_unreachable_store_fails_no_automatic_commit() -> None:
 
 
 def test_the_ids_of_attributes_differ_by_name_and_purpose() -> None:
-    ids = {attribute_of(name, what) for name in ("a", "b") for what in ("offset", "time")}  # type: ignore[arg-type]
+    ids = {attribute_of(name, what) for name in ("a", "b") for what in ("offset", "time")}
     assert len(ids) == 4
     assert {len(each) for each in ids} == {16}

@@ -22,6 +22,7 @@ from anabranch.client import (
     TopicNotFound,
     WriterSettings,
 )
+from anabranch.client.topics.consuming import Partitions
 from anabranch.client.topics.offsets import Start
 from anabranch.common.model.objects import Computed, TopicSpec
 from anabranch.common.wire.block import parse_header
@@ -83,7 +84,7 @@ async def test_a_waiting_consumer_gets_what_is_produced_later() -> None:
 
 
 def _time(b: TopicBench) -> int:
-    return parse_header(b.segment(0).data).base_timestamp_ms
+    return parse_header(bytes(b.segment(0).data)).base_timestamp_ms
 
 
 async def test_a_consumer_from_the_end_sees_only_what_comes_later() -> None:
@@ -248,11 +249,11 @@ async def test_chosen_partitions_of_several_topics() -> None:
         for partition in range(2):
             await b.fill([b"x%d" % partition], partition, topic="other")
 
-        async def read(topics: str | list[str], partitions: object) -> set[tuple[str, int]]:
+        async def read(topics: str | list[str], partitions: Partitions) -> set[tuple[str, int]]:
             made = b.client.topics.consumer(
                 topics,
                 partitions=partitions,
-                until_end=True,  # type: ignore[arg-type]
+                until_end=True,
             )
             async with made as consumer:
                 return {(r.topic, r.partition) async for r in consumer}
@@ -264,7 +265,8 @@ async def test_chosen_partitions_of_several_topics() -> None:
         assert len(await read([TOPIC, "other"], None)) == 5
         with pytest.raises(PartitionNotFound):
             await read([TOPIC, "other"], [2])
-        for wrong in ([], {TOPIC: [1]}):
+        refused: list[Partitions] = [[], {TOPIC: [1]}]
+        for wrong in refused:
             with pytest.raises(InvalidRequest):
                 await read([TOPIC, "other"], wrong)
 

@@ -112,7 +112,10 @@ async def test_values_keys_and_times_are_stored_as_they_were_given() -> None:
         made = b.client.topics.producer(TOPIC, serializer=JsonSerializer())
         async with made as producer:
             producer.write({"a": 1}, key=b"k", timestamp_ms=7)
-        (record,) = await b.stored(serializer=JsonSerializer())
+        async with b.client.topics.consumer(
+            TOPIC, until_end=True, serializer=JsonSerializer()
+        ) as consumer:
+            record = await anext(consumer)
         assert (record.value, record.key, record.timestamp_ms) == ({"a": 1}, "k", 7)
 
 

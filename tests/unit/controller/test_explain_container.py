@@ -194,6 +194,19 @@ def test_a_refused_store_is_told() -> None:
     assert "does not have the join token" in told
 
 
+def test_an_unregistered_store_is_told_before_the_fail_over() -> None:
+    gone = StoreView(live=False, log_home=JETSTREAM)
+    first, then, *_ = explained(
+        SHARED, {"a": gone, "b": LIVE}, unregistered=frozenset({"a"})
+    ).splitlines()
+    assert "no SPU with its node id is registered" in first
+    assert then == "The leader ends its session; 3.0 s after that it is over."
+    over = replace(gone, over=True)
+    told = explained(SHARED, {"a": over, "b": LIVE}, unregistered=frozenset({"a"}))
+    assert "The session of a is over." in told
+    assert "have b open the container" in told
+
+
 def test_a_hold_is_told_last() -> None:
     missing = frozenset({Member(Kind.STORE, "a"), Member(Kind.STORE, "b")})
     told = explained(SHARED, {"a": LIVE}, hold=Hold(False, 1, missing)).splitlines()

@@ -87,6 +87,7 @@ def test_the_containers_of_an_unregistered_store_fail_over_while_it_waits() -> N
         world.spus.remove("s1")
         await world.run(0.1)
         assert told(controller, "s1") == (False, "unregistered")
+        await world.run(2)
         assert "s1" in (await world.owners()).values(), "it may rely on its session still"
         (held, *_) = [c for c, owner in (await world.owners()).items() if owner == "s1"]
         why = desk_of(controller)._situation()

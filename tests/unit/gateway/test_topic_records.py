@@ -219,6 +219,25 @@ async def test_values_are_available_as_json_and_raw() -> None:
         assert as_base64[1]["value_base64"] == base64.b64encode(b"plain").decode()
 
 
+async def test_records_that_were_evicted_are_a_problem_that_names_the_next_one() -> None:
+    async with record_gateway() as g:
+        await fill(g, "0")
+        await fill(g, "1")
+        await fill(g, "2")
+        segment = g.bench.segment(0)
+        segment.start = sorted(segment.boundaries)[1]
+        gone = await g.http.get(RECORDS, params={"from": "0"})
+        assert problem(gone, 410) == "record-evicted"
+        following = gone.json()["fields"]["next_available"]
+        rest = await g.http.get(RECORDS, params={"from": following})
+        assert [one["offset"] for one in lines_of(rest)] == list(range(following, 3))
+        async with streamed(g.app, RECORDS, "from=0", SSE) as answer:
+            events = [await answer.event() for _ in range(3)]
+        assert [e["event"] for e in events[:2] if e] == ["position", "evicted"]
+        assert events[2] is not None
+        assert events[2]["data"]["offset"] == following
+
+
 # --- follow ---------------------------------------------------------------------------------------
 
 

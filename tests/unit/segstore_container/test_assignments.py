@@ -1,12 +1,16 @@
 """Which containers have a keeper, whatever their placements went through."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from anabranch.common.contracts.cluster import placement_key, placement_to_bytes
-from anabranch.common.errors import AnabranchError, WrongHost
+from anabranch.common.errors import AnabranchError, Unavailable, WrongHost
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
+from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.cluster import Placement
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.segstore.shell.container.pauses import drawn_from
@@ -173,4 +177,66 @@ async def test_a_damaged_placement_keeps_no_other_container_from_being_opened() 
         await a_few_turns()
         # then the sound one is opened
         assert Keeper.at_work == 1
+        task.cancel()
+
+
+class InterruptedObjects(InMemoryObjectStore):
+    """The first watch is lost after its list; the next one begins when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = asyncio.Event()
+        self._watches = 0
+
+    async def watch(self) -> AsyncIterator[StoredObject | None]:
+        self._watches += 1
+        if self._watches > 1:
+            await self.again.wait()
+        async for found in super().watch():
+            yield found
+            if found is None and self._watches == 1:
+                raise Unavailable("the watch was lost")
+
+
+@pytest.mark.parametrize("lost", ["deletion", "change"])
+async def test_a_change_that_falls_between_two_watches_is_found_in_the_next_list(lost: str) -> None:
+    class Keeper(SlowKeeper):
+        pass
+
+    objects = InterruptedObjects()
+    revision = await objects.create(placement_key(0), placement_to_bytes(MINE))
+    assignments = assignments_of(Keeper, objects=objects)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(assignments.run())
+        await a_few_turns()
+        assert Keeper.at_work == 1
+        # when the watch is lost, and the placement goes meanwhile
+        if lost == "deletion":
+            await objects.delete(placement_key(0), revision)
+        else:
+            await objects.update(placement_key(0), placement_to_bytes(ELSEWHERE), revision)
+        await a_few_turns()
+        assert Keeper.at_work == 1, "the store cannot know it yet"
+        objects.again.set()
+        # then the container ends with the next list
+        async with asyncio.timeout(5):
+            while Keeper.at_work:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        task.cancel()
+
+
+async def test_a_container_whose_placement_is_deleted_ends() -> None:
+    class Keeper(SlowKeeper):
+        pass
+
+    objects = InMemoryObjectStore()
+    revision = await objects.create(placement_key(0), placement_to_bytes(MINE))
+    assignments = assignments_of(Keeper, objects=objects)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(assignments.run())
+        await a_few_turns()
+        assert Keeper.at_work == 1
+        await objects.delete(placement_key(0), revision)
+        await a_few_turns()
+        assert Keeper.at_work == 0
         task.cancel()

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import RecordEvicted, SegmentNotFound
-from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
+    NO_DECISION,
+    AppendSetup,
     EventLocated,
     Failed,
     LocateEvent,
@@ -27,7 +28,7 @@ from kit.topic_parts import partition
 
 PARTITION, OTHER = partition(0), partition(1)
 TINY = TierTwoLimits(
-    chunks=ChunkLimits(chunk_max=1500, own_chunk_min=800, sparse_interval=400),
+    chunks=ChunkLimits(chunk_max=1500, own_chunk_min=800, sparse_interval=400, gathered_max=300),
     rewrite=RewriteLimits(live_share=0.9, rest_s=0.0),
 )
 
@@ -56,7 +57,7 @@ class Story:
     def __init__(self, *, cache_size: int = 0, limits: TierTwoLimits = TINY) -> None:
         self.driver = TieredDriver(cache_size=cache_size, limits=limits)
         self.model = Model()
-        self.written = 0
+        self.written = self.uploads = 0
         self.stamp = 1
         for name in (PARTITION, OTHER):
             self.driver.create(name)
@@ -67,6 +68,37 @@ class Story:
         block = self.driver.append_once(self.written + 1, events, segment=PARTITION)
         self.written += event_count
         self.model.append(len(block), event_count)
+
+    def uploaded(self, event_count: int) -> tuple[str, int]:
+        """A sealed transient segment of the partition, and its length."""
+        self.uploads += 1
+        name = self.driver.create_transient(self.uploads, PARTITION)
+        block = self.driver.append_once(1, [b"u" * 200] * event_count, segment=name)
+        self.driver.seal(name, NO_DECISION)
+        return name, len(block)
+
+    def merge(self, uploads: list[tuple[str, int]], event_count: int) -> None:
+        """As a large record is: its parts come by a merge."""
+        names = [name for name, _ in uploads]
+        self.driver.merge(*names, target=PARTITION, stamp=NO_DECISION)
+        for _, size in uploads:
+            self.model.append(size, event_count)
+
+    def upload(self, event_count: int, flush: str) -> None:
+        """Merge two uploads, before or after they are flushed, or while a flush is under way."""
+        uploads = [self.uploaded(event_count) for _ in range(2)]
+        if flush == "tiered":
+            self.flush()
+        if flush != "flushing":
+            self.merge(uploads, event_count)
+            return
+
+        def happening() -> None:
+            self.merge(uploads, event_count)
+            self.commit()
+
+        self.commit()
+        self.driver.flush_during(happening)
 
     def commit(self) -> None:
         self.driver.commit()
@@ -79,9 +111,12 @@ class Story:
     def crash(self) -> None:
         del self.model.ends[self.model.durable :]
         self.driver.crash()
-        state = self.driver.known(PARTITION)
-        assert isinstance(state, SegmentState)
-        self.written = state.event_count
+        self.driver.commit()
+        self.driver.setup(PARTITION)
+        self.driver.commit()
+        setup = self.driver.take_replies()[-1]
+        assert isinstance(setup, AppendSetup)
+        self.written = setup.last_event_number
 
     def truncate(self, boundary: tuple[int, int]) -> None:
         self.stamp += 1
@@ -142,6 +177,7 @@ steps = st.lists(
         st.tuples(st.just("append"), st.integers(1, 4)),
         st.sampled_from([("commit", 0), ("flush", 0), ("crash", 0), ("rewrite", 0)]),
         st.tuples(st.just("truncate"), st.integers(0, 100)),
+        st.tuples(st.sampled_from(["fresh", "tiered", "flushing"]), st.integers(1, 3)),
     ),
     min_size=1,
     max_size=30,
@@ -156,8 +192,12 @@ def test_every_number_is_located_as_the_model_says(
     story = Story(cache_size=cache_size)
     flushed = 0
     for what, number in course:
-        if what in ("flush", "rewrite"):
+        if what in ("fresh", "tiered", "flushing"):
+            story.upload(number, what)
+        if what not in ("append", "fresh", "commit", "truncate"):
             flushed = story.model.ends[-1][1]
+        if what in ("fresh", "tiered", "flushing"):
+            continue
         if what == "append":
             story.append(number)
         elif what == "truncate":

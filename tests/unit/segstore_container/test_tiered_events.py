@@ -89,22 +89,22 @@ def drawn(
         if gap:
             gaps[start] = gap
         gap = 0
-    start = boundaries[start_at % (len(boundaries) // 2 + 1)]
-    while extents and extents[0].start + extents[0].ref.length <= start[0]:
+    begin = boundaries[start_at % (len(boundaries) // 2 + 1)]
+    while extents and extents[0].start + extents[0].ref.length <= begin[0]:
         extents, tiered = extents[1:], tiered[1:]
-    if not extents or start[1] >= tiered[-1][1]:
+    if not extents or begin[1] >= tiered[-1][1]:
         return None
-    wanted = start[1] + wanted % (tiered[-1][1] - start[1])
+    wanted = begin[1] + wanted % (tiered[-1][1] - begin[1])
     first = extents[0].start
     gaps = {at: count for at, count in gaps.items() if at >= first}
     if first in gaps:
         before_first = dict(boundaries)[first]
-        gaps[first] = max(before_first - max(start[1], before_first - gaps[first]), 0)
+        gaps[first] = max(before_first - max(begin[1], before_first - gaps[first]), 0)
     place = EventsInTierTwo(
         NUMBER, wanted, tuple(extents), gaps, tiered[-1][1],
-        start[0], start[1] if start_known else -1,
+        begin[0], begin[1] if start_known else -1,
     )  # fmt: skip
-    return Drawn(tier_two, place, [found for found in boundaries if found >= start], tiered)
+    return Drawn(tier_two, place, [found for found in boundaries if found >= begin], tiered)
 
 
 @given(stretches, st.integers(0, 60), st.integers(0, 30), st.booleans())

@@ -4,9 +4,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.tier2.chunk import SparseEntry
-from anabranch.common.tier2.state import Catalog
-from anabranch.segstore.domain.storage.plan import ChunkLimits, PlannedChunk, plan_flush
+from anabranch.common.tier2.state import Catalog, ChunkRef, SegmentState, TieredExtent
+from anabranch.common.wire.messages import Stamp
+from anabranch.segstore.domain.container.state import AppendMark, SegmentCut, UntieredRun
+from anabranch.segstore.domain.storage.plan import (
+    ChunkLimits,
+    PlannedChunk,
+    events_before_runs,
+    plan_flush,
+)
 from kit.tier2_model import ModelContainer
+from kit.topic_parts import partition
 
 LIMITS = ChunkLimits(chunk_max=100, own_chunk_min=40, sparse_interval=30)
 
@@ -89,3 +97,19 @@ def test_every_byte_is_planned_once_in_order_and_cut_at_append_marks(
         for piece in pieces:
             assert piece.entries[-1].offset == piece.size
             assert all(piece.start + entry.offset in boundaries for entry in piece.entries)
+
+
+def _adopting(name: str, before: int) -> SegmentCut:
+    """A cut with a run of 5 events, an adopted extent of 3, and a run of 2, after 4 others."""
+    state = SegmentState(name, 1, Stamp(1, 1), 40, 130, 14, start_event_count=4)
+    runs = (
+        UntieredRun(40, (AppendMark(60, 2, 0), AppendMark(70, 3, 0))),
+        UntieredRun(100, (AppendMark(130, 2, 0),)),
+    )
+    return SegmentCut(state, runs, (TieredExtent(70, ChunkRef("c", 0, 30, 0), before),))
+
+
+def test_the_events_before_a_run_of_a_topic_are_counted_back_from_what_follows_it() -> None:
+    assert events_before_runs(_adopting(partition(0), 9)) == [4, 12]
+    assert events_before_runs(_adopting(partition(0), -1)) == [-1, 12]
+    assert events_before_runs(_adopting("scope/stream/0.#epoch.0", 9)) == [-1, -1]

@@ -53,7 +53,7 @@ def form_of(arguments: Sequence[str]) -> Form:
     if "--json" in arguments:
         return Form.JSON
     for name, value in zip(arguments, (*arguments[1:], ""), strict=True):
-        text = value if name in ("--output", "-o") else name.removeprefix("--output=")
+        text = value if name in ("--output", "-o", "-O") else name.removeprefix("--output=")
         if text in (Form.JSON, Form.YAML) and (name != text):
             return Form(text)
     return Form.TABLE

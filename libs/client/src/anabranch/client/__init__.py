@@ -91,6 +91,8 @@ if TYPE_CHECKING:
     from anabranch.client.topics.consumer import TopicConsumer as TopicConsumer
     from anabranch.client.topics.consumers import ConsumerOffset as ConsumerOffset
     from anabranch.client.topics.consumers import Consumers as Consumers
+    from anabranch.client.topics.group import TopicGroup as TopicGroup
+    from anabranch.client.topics.group_reader import TopicGroupReader as TopicGroupReader
     from anabranch.client.topics.offsets import Offset as Offset
     from anabranch.client.topics.producer import TopicProducer as TopicProducer
     from anabranch.client.topics.records import Record as Record

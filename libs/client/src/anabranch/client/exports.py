@@ -46,6 +46,8 @@ _NAMES: Mapping[str, str] = {
     "anabranch.client.tables.watch": "Change Watch",
     "anabranch.client.topics.consumer": "TopicConsumer",
     "anabranch.client.topics.consumers": "ConsumerOffset Consumers",
+    "anabranch.client.topics.group": "TopicGroup",
+    "anabranch.client.topics.group_reader": "TopicGroupReader",
     "anabranch.client.topics.offsets": "Offset",
     "anabranch.client.topics.producer": "TopicProducer",
     "anabranch.client.topics.records": "Record RecordBatch RecordMetadata",

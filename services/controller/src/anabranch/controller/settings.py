@@ -129,8 +129,8 @@ class Settings(NatsSettings):
     `automatic`: the leader registers a store that it does not know as a custom SPU, with the next
     free id."""
     provisioner: Literal["none", "kubernetes"] = "none"
-    """`kubernetes`: the leader runs a StatefulSet for each SPU group. `none`: someone else starts
-    the stores of SPU groups, such as `anabranch up`."""
+    """`kubernetes`: the leader runs a StatefulSet for each SPU group. `none`: another
+    provisioner does, such as `anabranch up`."""
     kubernetes: KubernetesOptions = KubernetesOptions()
     """For ``provisioner=kubernetes``: as JSON, or one by one as ``…_KUBERNETES__IMAGE``."""
     placement_settle_s: float = Field(default=3.0, ge=0, le=3600)

@@ -106,7 +106,7 @@ def list_all(
     """List the SPUs: id, name, status, type, rack, endpoints, and the state of their stores.
 
     A store is alive, down (silent), over (a controller ended its session), stopped (it shut down
-    cleanly), or refused (it is not registered, or lacks the join token).
+    cleanly), refused (it lacks the join token), or unregistered (no SPU has its node id).
 
     Parameters
     ----------

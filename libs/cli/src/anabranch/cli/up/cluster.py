@@ -170,16 +170,16 @@ async def embedded_cluster(
         cluster.redis_url = drawn.redis_url
         supervisor = Supervisor(parts(drawn), SystemClock(), cluster.changed)
         cluster.supervise(supervisor)
-        works: list[Callable[[], Coroutine[None, None, None]]] = []
+        provision: Callable[[], Coroutine[None, None, None]] | None = None
         if not settings.ephemeral:
             managed = tuple(store for store in stores if store.name)
             cluster.note_stores(KnownStores(known.custom, managed), drawn.segstore_endpoints)
             provisioner = ProcessProvisioner(
                 drawn, known, supervisor, ports.take, cluster.note_stores
             )
-            works.append(partial(_provision, cluster, provisioner, known, stores, settings))
+            provision = partial(_provision, cluster, provisioner, known, stores, settings)
         try:
-            async with _supervised(supervisor, works):
+            async with _supervised(supervisor, provision):
                 yield cluster
         finally:
             directory.withdraw()
@@ -241,10 +241,10 @@ def _root(settings: UpSettings) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def _supervised(
-    supervisor: Supervisor, works: Sequence[Callable[[], Coroutine[None, None, None]]] = ()
+    supervisor: Supervisor, provision: Callable[[], Coroutine[None, None, None]] | None
 ) -> AsyncIterator[None]:
-    """Run the supervisor and other works beside the block. After the block, cancel the works, and
-    stop the supervisor in order."""
+    """Run the supervisor, and the provisioner, beside the block. After the block, cancel the
+    provisioner, and stop the supervisor in order."""
     down = asyncio.Event()
 
     async def run() -> None:
@@ -256,12 +256,12 @@ async def _supervised(
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(run())
-            tasks = [group.create_task(work()) for work in works]
+            provisioning = group.create_task(provision()) if provision is not None else None
             try:
                 yield
             finally:
-                for task in tasks:
-                    task.cancel()
+                if provisioning is not None:
+                    provisioning.cancel()
                 supervisor.request_stop()
                 await down.wait()
     except BaseExceptionGroup as failures:

@@ -1,4 +1,4 @@
-"""The settings of an embedded cluster, and what is checked of them before anything starts."""
+"""The settings of an embedded cluster, and their checks before anything starts."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -32,13 +32,14 @@ from anabranch.client.wire.control import ControlPlane, SegmentDirectory, curren
 from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.contracts.reader_groups import UpdateSubscriberCut
 from anabranch.common.errors import NotFound, Retry, Unknown
-from anabranch.common.model.names import StreamRef, parse_segment_name, stream_ref
+from anabranch.common.model.names import StreamRef, parse_segment_name
 from anabranch.common.model.reader_group import (
     GroupRef,
     GroupRetention,
     PositionCut,
     SegmentPosition,
 )
+from anabranch.common.model.topics import readable_stream
 
 T = TypeVar("T", default=bytes)
 
@@ -155,7 +156,7 @@ class ClientGroupParts:
     ) -> None:
         """Release every stream's events before the checkpoint, as far as the group is concerned."""
         for stream in {stream_of(name) for name in checkpoint.positions}:
-            ref = stream_ref(stream)
+            ref = readable_stream(stream)
             cut = tuple(
                 sorted(
                     SegmentPosition(parse_segment_name(name)[1], *position)

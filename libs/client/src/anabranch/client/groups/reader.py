@@ -35,7 +35,8 @@ from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import ReaderSettings
 from anabranch.common.errors import Closed, InvalidRequest, InvalidSetting, Remedy
-from anabranch.common.model.names import StreamRef, stream_ref
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.topics import readable_stream
 
 T = TypeVar("T", default=bytes)
 
@@ -320,7 +321,7 @@ class GroupReader(Generic[T]):
         assert self._parts is not None
         key = (stream, *generation)
         if key not in self._followers:
-            made = await self._parts.follower(stream_ref(stream))
+            made = await self._parts.follower(readable_stream(stream))
             self._followers.setdefault(key, made)
         return self._followers[key]
 

@@ -17,8 +17,9 @@ from anabranch.client.reading.joining import earlier_of
 from anabranch.client.reading.times.cut_at import Basis
 from anabranch.client.reading.times.instants import Instant
 from anabranch.common.contracts.queries import SegmentInStream
-from anabranch.common.model.names import SegmentId, stream_ref
+from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentOffset, StreamCut
+from anabranch.common.model.topics import readable_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ async def preview(
 async def _of_stream(
     state: ReaderGroupState, stream: str, instant: Instant, parts: Parts
 ) -> StreamReset:
-    bounds = parts.bounds(stream_ref(stream))
+    bounds = parts.bounds(readable_stream(stream))
     target = await bounds.at_time(instant)
     present = _standings(state, stream)
     earlier = earlier_of(present, target.standings)

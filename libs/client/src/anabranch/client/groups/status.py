@@ -22,8 +22,9 @@ from anabranch.common.errors import (
     SegmentNotFound,
     SegmentTruncated,
 )
-from anabranch.common.model.names import SegmentId, stream_ref
+from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SegmentOffset
+from anabranch.common.model.topics import readable_stream
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.block import parse_header
 
@@ -113,7 +114,7 @@ async def status_of(
     """
     lags: dict[str, Lag] = {}
     for stream in {stream_of(name) for name in state.segments}:
-        bounds = parts.bounds(stream_ref(stream))
+        bounds = parts.bounds(readable_stream(stream))
         for run in await _unread(bounds, state, stream):
             lags[run.name] = await _lag(ranges, run, state.segments.get(run.name), clock.now_ms())
     total = Lag()

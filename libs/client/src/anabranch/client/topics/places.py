@@ -17,15 +17,20 @@ from anabranch.client.topics.offsets import (
     resumed_number,
 )
 from anabranch.client.wire.segment_calls import SegmentCalls
-from anabranch.common.errors import RecordEvicted, Unavailable
+from anabranch.common.errors import RecordEvicted, SegmentTruncated, Unavailable
+from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import (
     EventLocated,
     LocateEvent,
     LocateTime,
     OffsetLocated,
+    ReadSegment,
     Request,
     SegmentInfo,
+    SegmentRead,
 )
+
+_SCAN_SIZE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,40 @@ class PartitionPlaces:
                 return await self._before(offset, info)
             except RecordEvicted:
                 info = await self.info()
+
+    async def number_at(self, offset: int) -> int:
+        """The number of the first record of the block at byte `offset`.
+
+        Raises SegmentTruncated, SegmentNotFound, Unavailable.
+        """
+        info = await self.info()
+        if offset < info.start:
+            raise SegmentTruncated(
+                "the block was truncated", segment=self._segment, offset=offset, start=info.start
+            )
+        place = await self._before(offset, info)
+        at, number = place.offset, place.number
+        while at < offset:
+            size_max = min(_SCAN_SIZE_BYTES, offset - at)
+            data = await self._read(at, size_max)
+            end = at + len(data)
+            scanned = 0
+            while at < min(end, offset):
+                header = parse_header(data, scanned)
+                scanned, at = scanned + header.size, at + header.size
+                number += header.event_count
+        return number
+
+    async def _read(self, offset: int, size_max: int) -> bytes:
+        def request(container_epoch: int) -> Request:
+            return ReadSegment(
+                segment=self._segment,
+                container_epoch=container_epoch,
+                offset=offset,
+                size_max=size_max,
+            )
+
+        return (await self._calls(self._segment).ask(request, SegmentRead))[1]
 
     async def _before(self, offset: int, info: SegmentInfo) -> Place:
         """The last known place at or before byte `offset`: a binary search over record numbers."""

@@ -10,6 +10,8 @@ from anabranch.client.runtime import Runtime
 from anabranch.client.settings import ReaderSettings, WriterSettings
 from anabranch.client.topics.admin import TopicAdministration
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory
+from anabranch.common.model.reader_group import group_ref
+from anabranch.common.model.topics import TOPIC_SCOPE
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import IdSource, Rng
 
@@ -175,4 +177,28 @@ class Topics(TopicAdministration):
             runtime=self._entered(),
             settings=settings or ReaderSettings(),
             serializer=serializer,
+        )
+
+    def group(self, name: str, topics: Sequence[str] = ()) -> public.TopicGroup:
+        """A reader group over topics: its readers share the partitions. `topics` are needed only to
+        create it. Raises InvalidName.
+
+        ::
+
+            group = client.topics.group("billing", ["orders"])
+            await group.create()
+        """
+        from anabranch.client.groups.parts import ClientGroupParts
+        from anabranch.client.reading.places import Places
+        from anabranch.client.reading.ranges import SegmentRanges
+
+        runtime = self._entered()
+        ranges = SegmentRanges(self._control, self._directory, clock=runtime.clock, rng=runtime.rng)
+        parts = ClientGroupParts(self._control, self._directory, runtime)
+        return public.TopicGroup(
+            parts.group(group_ref(f"{TOPIC_SCOPE}/{name}")),
+            topics,
+            admin=public.ReaderGroups(self._control, Places(ranges)),
+            control=self._control,
+            calls=ranges.calls,
         )

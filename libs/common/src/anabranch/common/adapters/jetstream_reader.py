@@ -7,7 +7,9 @@ heartbeats, or if the server ends it. A new consumer then starts after the last 
 So the reader delivers every message once and in order.
 """
 
+import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -193,13 +195,20 @@ class StreamReader:
 
 
 class _Consumer:
-    """One ephemeral consumer and the requests that pull from it."""
+    """One ephemeral consumer and the requests that pull from it.
+
+    The client's own way to await a message starts two tasks for each; messages that have arrived
+    together are taken from `_received` without.
+    """
 
     def __init__(self, client: Client, stream: str, name: str) -> None:
         self._client = client
         self._reconnects = client.stats["reconnects"]
         self._request_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         self._inbox = client.new_inbox()
+        self._received: deque[Msg] = deque()
+        """Bounded by the size of a request."""
+        self._arrived = asyncio.Event()
 
     async def messages(self) -> AsyncGenerator[StreamMessage, None]:
         """Yield messages as they arrive. Raises _ConsumerLost."""
@@ -210,7 +219,7 @@ class _Consumer:
                 await self._pull()
                 asked = BATCH_COUNT
                 while asked:
-                    received = await self._next(subscription)
+                    received = await self._next()
                     if received.headers and "Status" in received.headers and not received.reply:
                         if received.headers["Status"] == _HEARTBEAT_STATUS:
                             continue
@@ -223,7 +232,11 @@ class _Consumer:
 
     async def _subscribe(self) -> Subscription:
         with as_unavailable("subscribe"):
-            return await self._client.subscribe(self._inbox)
+            return await self._client.subscribe(self._inbox, cb=self._receive)
+
+    async def _receive(self, message: Msg) -> None:
+        self._received.append(message)
+        self._arrived.set()
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
         try:
@@ -243,19 +256,17 @@ class _Consumer:
                 self._request_subject, json.dumps(request).encode(), reply=self._inbox
             )
 
-    async def _next(self, subscription: Subscription) -> Msg:
+    async def _next(self) -> Msg:
         for _ in range(SILENCE_COUNT_MAX):
-            try:
-                with keeping_cancellation():
-                    received = await subscription.next_msg(timeout=LISTEN_S)
-            except TimeoutError:
-                received = None
-            except nats.errors.Error as error:
-                raise _ConsumerLost from error
-            if self._client.stats["reconnects"] != self._reconnects:
+            if not self._received:
+                self._arrived.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LISTEN_S):
+                        await self._arrived.wait()
+            if self._client.is_closed or self._client.stats["reconnects"] != self._reconnects:
                 raise _ConsumerLost
-            if received is not None:
-                return received
+            if self._received:
+                return self._received.popleft()
         raise _ConsumerLost
 
 

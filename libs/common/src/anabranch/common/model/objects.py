@@ -181,8 +181,8 @@ class Deduplication:
 class TopicSpec:
     """What a topic is to be.
 
-    `replicas`: how many partitions with how many replicas, or which. `retention_s`: records are kept
-    at least so long. `partition_size_max_bytes`: a larger partition loses its oldest records.
+    `replicas`: how many partitions with how many replicas, or which. `retention_s`: records are
+    kept at least so long. `partition_size_max_bytes`: a larger partition loses its oldest records.
     `segment_size_bytes`: the steps in which it does. `compression`: the codecs of its producers.
     `deduplication`: how long repeats are recognized. `system`: lists show it only on request.
     """

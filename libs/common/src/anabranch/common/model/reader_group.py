@@ -11,6 +11,7 @@ from enum import StrEnum
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, stream_ref
 from anabranch.common.model.stream import CUT_LENGTH_MAX, FUTURE_OFFSET
+from anabranch.common.model.topics import readable_stream
 
 GROUP_STREAMS_MAX = 64
 READERS_MAX = 200
@@ -65,7 +66,7 @@ PositionCut = tuple[SegmentPosition, ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupStream:
-    """A stream of a group, ``scope/stream``, read from `start` to `end`.
+    """A stream of a group, ``scope/stream``, which may back a topic, read from `start` to `end`.
 
     Both are cuts; an empty `start` is the stream's head when the group is created or reset, an
     empty `end` means no end.
@@ -76,7 +77,7 @@ class GroupStream:
     end: PositionCut = ()
 
     def __post_init__(self) -> None:
-        stream_ref(self.stream)
+        readable_stream(self.stream)
         for cut in (self.start, self.end):
             if len(cut) > CUT_LENGTH_MAX or len({at.segment_id for at in cut}) < len(cut):
                 raise InvalidRequest(
@@ -87,7 +88,7 @@ class GroupStream:
 
     @property
     def ref(self) -> StreamRef:
-        return stream_ref(self.stream)
+        return readable_stream(self.stream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,15 @@ from typing import NewType
 
 from anabranch.common.errors import InvalidName
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import ScopeName, SegmentId, StreamName, StreamRef, number_of
+from anabranch.common.model.names import (
+    ScopeName,
+    SegmentId,
+    StreamName,
+    StreamRef,
+    number_of,
+    scope_name,
+    stream_ref,
+)
 
 TopicName = NewType("TopicName", str)
 
@@ -65,6 +73,15 @@ def incarnation_from(unique: str) -> str:
 def is_backing(stream: str) -> bool:
     """Whether the stream of this name backs a topic."""
     return stream.startswith(TOPIC_PREFIX)
+
+
+def readable_stream(text: str) -> StreamRef:
+    """Parse ``scope/stream``: a stream of users, or one that backs a topic. Raises InvalidName."""
+    scope, slash, stream = text.partition("/")
+    if not slash or not is_backing(stream):
+        return stream_ref(text)
+    topic_of(stream)
+    return StreamRef(scope_name(scope), StreamName(stream))
 
 
 def topic_of(stream: str) -> tuple[TopicName, str]:

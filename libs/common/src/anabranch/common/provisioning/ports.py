@@ -1,4 +1,4 @@
-"""The port of provisioners: they make what runs equal to the managed SPUs that are registered.
+"""The port of provisioners: they run one process for each managed SPU that is registered.
 
 The SPU objects are the truth. A group's controller creates them, marks those that are to go, drains
 these, and deletes an object once its store holds nothing. A provisioner therefore only compares: an
@@ -42,7 +42,7 @@ class ProvisionedState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """What runs for an SPU, or still does. `reason`: why it is not ready; may be empty."""
+    """The process of an SPU. `reason`: why it is not ready; may be empty."""
 
     name: str
     state: ProvisionedState
@@ -51,8 +51,8 @@ class Provisioned:
 
 class Provisioner(Protocol):
     async def reconcile(self, wanted: Sequence[WantedSpu]) -> Sequence[Provisioned]:
-        """Take the next steps towards these SPUs; returns what runs, by name. To be repeated.
+        """Take the next steps towards these SPUs; returns the processes by name. To be repeated.
 
-        Raises Retry if what runs is not known now.
+        Raises Retry if the processes are not known now.
         """
         ...

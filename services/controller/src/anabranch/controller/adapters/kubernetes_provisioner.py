@@ -170,7 +170,7 @@ def _found(one: Any) -> FoundSet:
 
 
 def provisioned(wanted: Sequence[WantedSpu], found: Sequence[FoundSet]) -> list[Provisioned]:
-    """What runs, as far as StatefulSets tell it: the number of ready pods, not which they are."""
+    """The pods, as far as StatefulSets tell: the number of ready ones, not which they are."""
     sets = {one.name: one for one in found}
     states: list[Provisioned] = []
     for spu in sorted(wanted, key=lambda spu: spu.name):

@@ -27,7 +27,7 @@ Registered = Callable[[], Collection[str] | None]
 
 _REMEDIES = {
     Refusal.NO_TOKEN: "give it the token of the controllers: ANABRANCH_SEGSTORE_JOIN_TOKEN_FILE",
-    Refusal.UNREGISTERED: "register it: `anabranch spu register --name NODE --id ID`",
+    Refusal.UNREGISTERED: "register an SPU of this name: `anabranch spu register --help`",
 }
 _WHY = {
     Refusal.NO_TOKEN: "it does not have the join token of the cluster",

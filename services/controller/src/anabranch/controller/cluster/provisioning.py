@@ -28,7 +28,8 @@ class Lead(Protocol):
 
 
 class Provisioning:
-    """Keeps what runs equal to the managed SPUs. `wanted`: these; None until all are known."""
+    """Keeps a process running for each managed SPU. `wanted`: these SPUs; None until all are
+    known."""
 
     def __init__(
         self,

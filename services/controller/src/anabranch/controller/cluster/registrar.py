@@ -59,7 +59,7 @@ class Lead(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What the registrar looks at, and what it acts by.
+    """The views and the actions of the registrar.
 
     `register` creates the SPU unless one has its name; `reserved` are ids that SPU groups will use;
     `placements` are those of all containers.

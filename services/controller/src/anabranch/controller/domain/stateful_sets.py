@@ -32,7 +32,7 @@ GRACE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """What all pods of segment stores have in common.
+    """The options of all pods of segment stores.
 
     `cluster`: tells the StatefulSets of several clusters in one namespace apart. `env`: variables
     of every store, such as those of NATS and tier 2. `claim_size_bytes`: the size of a volume of a
@@ -92,7 +92,7 @@ Step = CreateGroup | ChangeGroup | DeleteGroup
 def next_steps(
     wanted: Iterable[WantedSpu], found: Iterable[FoundSet], options: PodOptions
 ) -> Sequence[Step]:
-    """What makes the StatefulSets fit the registered SPUs, in the order of the groups."""
+    """The steps that make the StatefulSets fit the registered SPUs, in the order of the groups."""
     groups: dict[str, list[WantedSpu]] = {}
     for spu in wanted:
         groups.setdefault(spu.group, []).append(spu)
@@ -112,7 +112,7 @@ def next_steps(
 
 
 def _patch(wanted: Body, found: FoundSet) -> Body:
-    """What differs; the claims of a StatefulSet cannot be changed."""
+    """The differences; the claims of a StatefulSet cannot be changed."""
     spec: Body = {}
     if wanted["spec"]["replicas"] != found.replicas:
         spec["replicas"] = wanted["spec"]["replicas"]

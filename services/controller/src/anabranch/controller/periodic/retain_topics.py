@@ -9,8 +9,8 @@ others have their turn in the next round, those that wait longest first. The tru
 the stream's workflow. While it, or any other work on the stream, is pending, the topic waits.
 
 A cut is computed from the head of the stream as last folded, and no place of it lies before the
-head, so two controllers that look at the same topic do no harm: the later command asks for what is
-so already, or is refused.
+head, so two controllers that look at the same topic do no harm: the later command changes nothing,
+or is refused.
 
 Ages are judged by the event store's clock (`round_clock.py`). A partition that fails keeps no other
 one: all are tried, then the round fails with the first error, and the partitions whose stores did

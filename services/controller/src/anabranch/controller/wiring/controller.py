@@ -127,7 +127,6 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     store = JetStreamEventStore(client, clock)
     # A decision is first tried on the state that the mirror, which is built later, has folded.
     repositories = Repositories(store, around.ids, lambda subject: mirror.known(subject))  # noqa: PLW0108
-    # The registered SPUs are read later, when the object stores exist.
     cluster = build_cluster(around, bucket_count, lambda: topics.registered())  # noqa: PLW0108
     listener = FoldListener(
         lambda subject: runners.wake(subject),  # noqa: PLW0108
@@ -151,14 +150,10 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
     reports = LoadReports(clock)
     rates = Rates(cluster.placements, reports, around.settings.container_count)
     command_desk = _command_desk(around, repositories, histories, cluster.members.store_clock)
-    scaling = Scaling(
-        rates.heard,
-        partial(decide_stream, command_desk),
-        ScalingStates(around.settings.scaling_profile, clock),
-    )
     jobs = build_jobs(
         around, context, mirror, buckets=cluster.buckets,
-        store_clock=cluster.members.store_clock, purge=store.purge, scaling=scaling,
+        store_clock=cluster.members.store_clock, purge=store.purge,
+        scaling=_scaling(around, rates, command_desk),
         retained=RetainedTopics(topics.dispatchers.topics.store, topics.live),
     )  # fmt: skip
     query_desk = _query_desk(
@@ -181,6 +176,11 @@ def build(around: Surroundings, bucket_count: int) -> Controller:
         writer_times=context.writer_times,
         jobs=jobs,
     )
+
+
+def _scaling(around: Surroundings, rates: Rates, desk: CommandDesk) -> Scaling:
+    states = ScalingStates(around.settings.scaling_profile, around.clock)
+    return Scaling(rates.heard, partial(decide_stream, desk), states)
 
 
 def _telling(*listeners: Callable[[Fold], None]) -> Callable[[Fold], None]:

@@ -130,7 +130,9 @@ def build_jobs(
     )
     exporter = _exporter(around, mirror, context)
     retainer = _retainer(around, mirror, context, buckets, store_clock)
-    topic_retainer = _topic_retainer(around, mirror, context, buckets, store_clock, retained)
+    topic_retainer = _topic_retainer(
+        around, mirror, context, buckets=buckets, store_clock=store_clock, retained=retained
+    )
     trimmer = _trimmer(around, mirror, buckets, purge)
     scaler = _scaler(around, mirror, buckets, scaling)
     advancer = _advancer(around, mirror, context, buckets)
@@ -203,6 +205,7 @@ def _topic_retainer(
     around: Surroundings,
     mirror: Mirror,
     context: WorkContext,
+    *,
     buckets: Buckets,
     store_clock: StoreClock,
     retained: TopicView,

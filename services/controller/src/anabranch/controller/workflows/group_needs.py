@@ -13,7 +13,8 @@ the seen incarnation of the stream.
 
 from collections.abc import Callable, Iterable
 
-from anabranch.common.model.names import StreamRef, stream_ref
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.topics import readable_stream
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.reader_group.others import Need
@@ -58,7 +59,7 @@ async def settle_streams(
     unsettled: list[str] = []
 
     async def settle(name: str) -> None:
-        if not await settle_stream(context, group, stream_ref(name), needed):
+        if not await settle_stream(context, group, readable_stream(name), needed):
             unsettled.append(name)
 
     await for_each(names, AT_ONCE_MAX, settle)

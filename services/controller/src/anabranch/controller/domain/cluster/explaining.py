@@ -115,7 +115,7 @@ def _waits_for_operator(container: int, found: Placement) -> Iterator[str]:
 def _unregistered(store: str) -> str:
     return (
         f"The controllers refuse {store}, because no SPU with its node id is registered. Register "
-        f"it again: `anabranch spu register --name {store} --id ID`."
+        "an SPU of this name again: `anabranch spu register --help`."
     )
 
 

@@ -33,8 +33,8 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What decides about stores. `registered`: the node ids of the registered SPUs; None: not known
-    yet. `expelled`: the stores whose SPUs were unregistered while they ran."""
+    """The facts that decide about stores. `registered`: the node ids of the registered SPUs; None:
+    not known yet. `expelled`: the stores whose SPUs were unregistered while they ran."""
 
     policy: SpuRegistration = "automatic"
     token: str = ""

@@ -1,4 +1,4 @@
-"""The placement of the containers of topics, where it differs from that of others. Pure.
+"""The placement of the containers of topics, as far as it has rules of its own. Pure.
 
 A topic's replica list decides on which stores the container of its partitions is: the first
 placement has exactly these stores, even if some of them are not live. It opens when its leader

@@ -1,4 +1,4 @@
-"""What a topic's retention gives up of a partition, and when a partition is worth a question. Pure.
+"""The records that a topic's retention gives up, and the questions that find them. Pure.
 
 A partition loses the records that are older than `retention_s`, and, if it is larger than
 `partition_size_max_bytes`, its oldest bytes, in steps of `segment_size_bytes`.
@@ -25,7 +25,7 @@ SIZE_STEPS_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class RetainedTopic:
-    """A topic, its stream, and what its partitions may keep."""
+    """A topic, its stream, and the limits of its partitions."""
 
     stream: StreamRef
     retention_s: int
@@ -35,8 +35,8 @@ class RetainedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionNumbers:
-    """A partition as its leader reported it. `size_bytes`: what it keeps, -1 if not known; `base`
-    and `leo`: the numbers of the first kept record and of the next one."""
+    """A partition as its leader reported it. `size_bytes`: the bytes that it keeps, -1 if not
+    known; `base` and `leo`: the numbers of the first kept record and of the next one."""
 
     base: int
     leo: int

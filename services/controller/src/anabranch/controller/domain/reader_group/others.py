@@ -17,6 +17,7 @@ from anabranch.common.model.reader_group import (
     group_ref,
 )
 from anabranch.common.model.stream import StreamState, fixed
+from anabranch.common.model.topics import is_backing
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.reader_group.state import ReaderGroup
 from anabranch.controller.domain.scope.emptying import derived_id, next_command, was_deleted_by
@@ -101,7 +102,7 @@ def end_of_subscription(group: ReaderGroup, stream: Stream | None) -> Need:
 def groups_concerned(before: Stream, after: Stream) -> list[GroupRef]:
     """The groups that may have waited for this change of the stream."""
     assert after.ref is not None
-    if is_internal(after.ref.stream):
+    if is_internal(after.ref.stream) and not is_backing(after.ref.stream):
         group = after.ref.stream.removeprefix(STATE_STREAM_PREFIX)
         return [GroupRef(after.ref.scope, group)]
     if before.subscriptions is after.subscriptions:

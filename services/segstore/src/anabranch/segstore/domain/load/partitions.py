@@ -11,6 +11,7 @@ touched segment without a state is one that was deleted.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from anabranch.common.model.names import SegmentKind
 from anabranch.common.model.topics import TOPIC_MARK
 from anabranch.common.tier2.state import SegmentState
 
@@ -69,7 +70,7 @@ class Partitions:
         self._gone.clear()
 
     def _set(self, state: SegmentState) -> None:
-        if TOPIC_MARK not in state.name:
+        if TOPIC_MARK not in state.name or state.kind is not SegmentKind.STREAM:
             return
         size = state.length - state.start
         now = HeldPartition(state.name, state.start_event_count, state.event_count, size)

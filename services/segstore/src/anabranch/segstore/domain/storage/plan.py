@@ -107,18 +107,20 @@ def _pieces_of(segment: SegmentCut, limits: ChunkLimits) -> Iterator[PlannedPiec
 def events_before_runs(segment: SegmentCut) -> Sequence[int]:
     """How many events the segment has before each of its runs; -1: not known.
 
-    They are known for segments of topics, for the runs that only runs follow.
+    They are known for segments of topics: counted back from the end, or from the adopted extent
+    that follows the run.
     """
     found = [-1] * len(segment.runs)
     if TOPIC_MARK not in segment.state.name:
         return found
-    reached, event_count = segment.state.length, segment.state.event_count
+    ends = {extent.start: extent.events_before for extent in segment.adopted}
+    ends[segment.state.length] = segment.state.event_count
     for at in range(len(segment.runs) - 1, -1, -1):
         run = segment.runs[at]
-        if run.end != reached:
-            break
-        event_count -= sum(mark.event_count for mark in run.marks)
-        reached, found[at] = run.start, event_count
+        event_count = ends.get(run.end, -1)
+        if event_count >= 0:
+            found[at] = event_count - sum(mark.event_count for mark in run.marks)
+            ends[run.start] = found[at]
     return found
 
 

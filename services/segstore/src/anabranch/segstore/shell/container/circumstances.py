@@ -27,8 +27,8 @@ from anabranch.segstore.shell.memory.read_index import ReadIndex
 class ContainerCircumstances:
     """Implements `domain.container.circumstances.Circumstances`.
 
-    `index` covers the durable bytes; `waiting` yields the operations that are not durable yet, in
-    order.
+    `index` covers the durable bytes, and `durable` returns the durable state of a living segment by
+    its number; `waiting` yields the operations that are not durable yet, in order.
     """
 
     container: int
@@ -37,6 +37,7 @@ class ContainerCircumstances:
     given: Given
     index: ReadIndex
     waiting: Callable[[], Iterable[Operation]]
+    durable: Callable[[int], SegmentState | None]
 
     def whereabouts(self, number: int) -> Whereabouts:
         """See `Circumstances`."""
@@ -58,7 +59,10 @@ class ContainerCircumstances:
 
     def events_before(self, known: Known, boundary: int) -> int:
         """See `Circumstances`."""
-        return events_before(known, boundary, self.index, self.waiting(), self.given.tiered)
+        durable = self.durable(known.number) if isinstance(known, SegmentState) else None
+        return events_before(
+            known, boundary, self.index, durable, self.waiting(), self.given.tiered
+        )
 
     def boundary_at_event(
         self, known: SegmentState, event_index: int

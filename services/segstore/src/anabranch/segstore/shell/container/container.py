@@ -95,10 +95,9 @@ class Container:
         """Gets the numbers of the segments that a frame changed, and of deleted table segments."""
         self.metrics = around.metrics
         self.traffic = Traffic()
-        is_of_topics = container >= TOPIC_CONTAINER_MIN
-        self.partitions = Partitions() if is_of_topics else None
+        self.partitions = Partitions() if container >= TOPIC_CONTAINER_MIN else None
         """None in a container of streams."""
-        self._storage = around.topic_storage if is_of_topics else NO_LIMIT
+        self._storage = NO_LIMIT if self.partitions is None else around.topic_storage
         self._around = around
         self._lease = lease
         self._throttle = around.throttle
@@ -271,6 +270,7 @@ class Container:
             given,
             self.applied.index,
             self._queue.operations,
+            self.applied.state.living,
         )
 
     def _perform(self, decision: Operation | NoChange | Duplicate) -> None:

@@ -1,9 +1,9 @@
 """Searches tier 2 for the append boundary next to an event's number.
 
 An extent of a topic's segment says how many events lie before it, so a binary search over the
-extents in memory finds the right one, and its chunk's footer lists the boundaries in it. Extents
-that came by a merge do not say it. Their events are counted by their footers, from the nearest
-number that is known: of another extent, of the segment's start, or of its end.
+extents in memory finds the right one, and its chunk's footer lists the boundaries in it. The events
+of extents without a number are counted by their footers, from the nearest number that is known: of
+another extent, of the segment's start, or of its end.
 """
 
 from bisect import bisect_right

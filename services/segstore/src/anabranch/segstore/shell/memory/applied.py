@@ -7,6 +7,7 @@ describes it exactly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import assert_never
 
 from anabranch.common.model.topics import TOPIC_MARK
@@ -79,11 +80,8 @@ class Applied:
         before = self._number_before(operation)
         untiered = self._untiered_of(before)
         is_table = before in self.state.tables
-        merged = 0
-        if isinstance(operation, MergeOperation):
-            merged = self._events_merged(sequence, operation)
-        else:
-            self.state.apply(sequence, operation)
+        counts = self._counts_merged(operation)
+        self.state.apply(sequence, operation)
         match operation:
             case AppendOperation():
                 payload_at = frame_offset + APPEND_OVERHEAD_SIZE_BYTES
@@ -102,7 +100,7 @@ class Applied:
                 self.index.truncate(before, offset)
             case MergeOperation(sources=sources):
                 assert before is not None
-                self._merge(before, sources)
+                self._merge(before, sources, counts)
             case AttributesOperation(client_id=client_id):
                 assert before is not None
                 self._changes.writers.add((before, client_id))
@@ -115,27 +113,28 @@ class Applied:
             self._changes.numbers.add(before)
             if not isinstance(operation, AttributesOperation):
                 self._touched.add(before)
-        return merged
+        return sum(counts[1:])
 
     def _remove(self, number: int | None, is_table: bool) -> None:
         if number is not None:
             self.index.remove(number)
             self.gone_tables += (number,) * is_table
 
-    def _events_merged(self, sequence: int, operation: MergeOperation) -> int:
-        before = self.state.living(operation.number)
-        after = self.state.apply(sequence, operation)
-        assert before is not None
-        assert isinstance(after, SegmentState)
-        return after.event_count - before.event_count
+    def _counts_merged(self, operation: Operation) -> tuple[int, ...]:
+        """The events of a merge's target and of each source, before it."""
+        if not isinstance(operation, MergeOperation):
+            return ()
+        numbers = (operation.number, *(source.number for source in operation.sources))
+        living = map(self.state.living, numbers)
+        return tuple(0 if state is None else state.event_count for state in living)
 
-    def _merge(self, number: int, sources: Iterable[MergedSource]) -> None:
+    def _merge(self, number: int, sources: Iterable[MergedSource], counts: Iterable[int]) -> None:
         """Give the sources' bytes to the target. Un-tiered bytes stay un-tiered."""
-        for source in sources:
+        for source, events_before in zip(sources, accumulate(counts), strict=False):
             self._changes.names.add(source.segment)
             self._touched.add(source.number)
             self.untiered -= self._untiered_of(source.number)
-            self.index.merge(number, source.number)
+            self.index.merge(number, source.number, events_before)
 
     def _untiered_of(self, number: int | None) -> int:
         index = None if number is None else self.index.get(number)

@@ -21,6 +21,7 @@ from anabranch.segstore.domain.container.operations import (
     MergeOperation,
     Operation,
 )
+from anabranch.segstore.shell.memory.layout import Gap
 from anabranch.segstore.shell.memory.read_index import ReadIndex
 
 
@@ -28,12 +29,14 @@ def events_before(
     known: Known,
     boundary: int,
     index: ReadIndex,
+    durable: SegmentState | None,
     waiting: Iterable[Operation],
     tiered: TieredBoundaries | None,
 ) -> int:
     """How many events the segment has before `boundary`; -1: not known.
 
-    `known` is the pending state, `waiting` the operations that are in it and not durable yet.
+    `known` is the pending state, `durable` the durable one of the same segment, and `waiting` are
+    the operations in between.
     """
     if not isinstance(known, SegmentState):
         return -1
@@ -44,12 +47,11 @@ def events_before(
     if tiered is not None:
         same = (tiered.number, tiered.lower) == (known.number, boundary)
         return tiered.event_count if same else -1
-    after = _events_waiting(known.number, boundary, waiting)
     segment = index.get(known.number)
-    if segment is not None and boundary < segment.length:
-        in_pieces = segment.layout.events_from(boundary)
-        after = -1 if -1 in (after, in_pieces) else after + in_pieces
-    return -1 if after < 0 else known.event_count - after
+    if segment is None or durable is None or boundary > segment.length:
+        after = _events_waiting(known.number, boundary, waiting)
+        return -1 if after < 0 else known.event_count - after
+    return segment.layout.events_before(boundary, durable.event_count)
 
 
 def _events_waiting(number: int, boundary: int, waiting: Iterable[Operation]) -> int:
@@ -77,17 +79,19 @@ def boundary_at_event(
         raise evicted(known.name, event_index, known.start_event_count)
     segment = index.get(known.number)
     assert segment is not None
-    layout = segment.layout
-    reached, gaps = layout.tiered_stretches()
-    in_pieces = layout.events_from(reached)
-    assert in_pieces >= 0
-    event_count = known.event_count - in_pieces
-    if event_index >= event_count:
-        found = layout.boundary_of_event(reached, event_index - event_count)
-        return _not_before_start(known, EventBoundary(found[0], event_count + found[1]))
+    layout, gaps = segment.layout, segment.layout.gaps()
+    event_count = layout.events_before(layout.tiered_end, known.event_count)
+    assert event_count >= 0
+    runs = [(layout.tiered_end, event_count, known.event_count)]
+    runs += [(gap.start, end - gap.events, end) for gap in gaps if (end := _known(gap)) >= 0]
+    for start, first, end in runs:
+        if first <= event_index < end:
+            offset, count = layout.boundary_of_event(start, event_index - first)
+            return _not_before_start(known, EventBoundary(offset, first + count))
     if tiered is None:
         return EventsInTierTwo(
-            known.number, event_index, tuple(layout.extents), gaps, event_count,
+            known.number, event_index, tuple(layout.extents),
+            {gap.following.start: gap.events for gap in gaps}, event_count,
             known.start, known.start_event_count,
         )  # fmt: skip
     if (tiered.asked.number, tiered.asked.event_index) != (known.number, event_index):
@@ -97,6 +101,11 @@ def boundary_at_event(
     if event_index < tiered.start_event_count:
         raise evicted(known.name, event_index, tiered.start_event_count)
     return _not_before_start(known, tiered.boundary, tiered.start_event_count)
+
+
+def _known(gap: Gap) -> int:
+    """The events before the end of a gap; -1: not known."""
+    return gap.following.events_before
 
 
 def _not_before_start(

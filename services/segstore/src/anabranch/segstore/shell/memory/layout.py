@@ -13,6 +13,14 @@ from anabranch.common.tier2.state import TieredExtent
 from anabranch.segstore.shell.memory.cache import Piece
 
 
+class Gap(NamedTuple):
+    """Bytes from `start` up to an extent that only pieces hold, and their events."""
+
+    start: int
+    following: TieredExtent
+    events: int
+
+
 class Layout(NamedTuple):
     """A segment's start and length, its pieces and extents with their starts, and the columns of
     the appends in the pieces: where each one ends, its events and its time."""
@@ -52,17 +60,33 @@ class Layout(NamedTuple):
         found = self.extents[at:stop] if start < end else ()
         return [extent for extent in found if extent.start + extent.ref.length > start]
 
-    def events_from(self, offset: int) -> int:
-        """The events of the appends after `offset`, a boundary in the pieces; -1: not known,
-        because only tier 2 has some of these bytes."""
-        reached = self.length
-        for piece in reversed(self.pieces):
-            if reached <= offset or piece.end != reached:
+    def events_before(self, offset: int, event_count: int) -> int:
+        """The events before `offset`, a boundary in the pieces of a segment with so many events;
+        -1: not known.
+
+        They are counted back from the next extent that knows its number, or from the end. The
+        pieces must hold all bytes in between.
+        """
+        at = bisect_left(self.extent_starts, offset)
+        known = self.extents[at] if at < len(self.extents) else None
+        if known is not None and known.events_before >= 0:
+            counted = self._events_between(offset, known.start)
+            if counted >= 0:
+                return known.events_before - counted
+        counted = self._events_between(offset, self.length)
+        return event_count - counted if counted >= 0 else -1
+
+    def _events_between(self, offset: int, end: int) -> int:
+        """The events of the appends from one boundary to another; -1 if some are in no piece."""
+        reached = offset
+        for piece in self.pieces[max(bisect_right(self.piece_starts, offset) - 1, 0) :]:
+            if reached >= end or piece.start > reached:
                 break
-            reached = piece.start
-        if reached > offset:
+            reached = max(reached, piece.end)
+        if reached < end:
             return -1
-        return sum(self.events[bisect_right(self.ends, offset) :])
+        first, stop = bisect_right(self.ends, offset), bisect_right(self.ends, end)
+        return sum(self.events[first:stop])
 
     def boundary_of_event(self, offset: int, event_index: int) -> tuple[int, int]:
         """(the last boundary at or after `offset` with at most `event_index` events since `offset`,
@@ -78,14 +102,20 @@ class Layout(NamedTuple):
             count, at = count + self.events[at], at + 1
         return max(self.ends[at - 1], offset) if at else offset, count
 
-    def tiered_stretches(self) -> tuple[int, dict[int, int]]:
-        """(the end of the last extent, or the segment's start; the events between extents that are
-        not adjacent, by the start of the second one)."""
+    def gaps(self) -> list[Gap]:
+        """The bytes between extents, or between the start and the first one, that no extent
+        holds."""
         reached = min([self.start, *self.extent_starts[:1]])
-        gaps: dict[int, int] = {}
+        found: list[Gap] = []
         for extent in self.extents:
             if extent.start > reached:
-                first, stop = (bisect_right(self.ends, end) for end in (reached, extent.start))
-                gaps[extent.start] = sum(self.events[first:stop])
+                count = max(self._events_between(max(reached, self.start), extent.start), 0)
+                found.append(Gap(max(reached, self.start), extent, count))
             reached = extent.start + extent.ref.length
-        return max(reached, self.start), gaps
+        return found
+
+    @property
+    def tiered_end(self) -> int:
+        """The end of the last extent, or the segment's start."""
+        last = self.extents[-1] if self.extents else None
+        return self.start if last is None else max(last.start + last.ref.length, self.start)

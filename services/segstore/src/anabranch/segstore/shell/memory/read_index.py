@@ -12,7 +12,7 @@ from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.segment_contents import FlushUnderWay
-from anabranch.segstore.shell.memory.segment_index import ReadFrame, SegmentIndex, moved_by
+from anabranch.segstore.shell.memory.segment_index import Base, ReadFrame, SegmentIndex
 
 
 class ReadIndex:
@@ -26,8 +26,8 @@ class ReadIndex:
         self._truncated: set[int] = set()
         self._retired: dict[int, SegmentIndex] = {}
         """Removed since the running flush began, which may still fetch their bytes."""
-        self._moved: dict[int, tuple[int, int]] = {}
-        """Merged since then: number → (target's number, offset there)."""
+        self._moved: dict[int, tuple[int, Base]] = {}
+        """Merged since then: number → (target's number, place there)."""
 
     def open_segment(self, number: int) -> None:
         """Add a new, empty segment."""
@@ -81,14 +81,15 @@ class ReadIndex:
         if self._flush.under_way:
             self._truncated.add(number)
 
-    def merge(self, number: int, source: int) -> None:
-        """Append the source's bytes to the segment `number`, and remove the source."""
+    def merge(self, number: int, source: int, events_before: int) -> None:
+        """Append the source's bytes to the segment `number`, which has so many events before them,
+        and remove the source."""
         self._end_piece(number)
         self._end_piece(source)
         target, merged = self._segments[number], self._segments.pop(source)
         if self._flush.under_way:
-            self._moved[source] = (number, target.length)
-        target.absorb(merged.hand_over())
+            self._moved[source] = (number, Base(target.length, events_before))
+        target.absorb(merged.hand_over(), events_before)
 
     def remove(self, number: int) -> None:
         """Remove a deleted segment."""
@@ -143,15 +144,15 @@ class ReadIndex:
         owner, base = self._owner(number)
         index = self._segments.get(owner)
         if index is not None:
-            index.replace(moved_by(base, found) for found in extents)
+            index.replace(base.of(found) for found in extents)
 
-    def _owner(self, number: int) -> tuple[int, int]:
-        """(the segment that now holds the bytes of `number`, their offset there)."""
-        base = 0
+    def _owner(self, number: int) -> tuple[int, Base]:
+        """(the segment that now holds the bytes of `number`, their place there)."""
+        offset = events = 0
         while number in self._moved:
-            number, offset = self._moved[number]
-            base += offset
-        return number, base
+            number, base = self._moved[number]
+            offset, events = offset + base.offset, events + base.events
+        return number, Base(offset, events)
 
     def absent(self, number: int, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
         """(start, address) of the frames that `fetch` would read from the journal; the first may
@@ -168,7 +169,7 @@ class ReadIndex:
     def _as_flushed(self, number: int) -> tuple[SegmentIndex, int]:
         """(the index that now has the bytes that the segment had then, their offset there)."""
         owner, base = self._owner(number)
-        return self._segments.get(owner) or self._retired[owner], base
+        return self._segments.get(owner) or self._retired[owner], base.offset
 
     def get(self, number: int) -> SegmentIndex | None:
         """The segment's index, unless it is gone."""

@@ -14,6 +14,7 @@ Owned by the container; all calls come from the event loop's thread.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from anabranch.common.errors import CorruptJournal, InvalidRequest
 from anabranch.common.tier2.state import TieredExtent
@@ -29,10 +30,18 @@ from anabranch.segstore.shell.memory.segment_contents import Contents, FlushUnde
 ReadFrame = Callable[[LogAddress], bytes]
 
 
-def moved_by(base: int, extent: TieredExtent) -> TieredExtent:
-    """The extent in the segment that its own was merged into at `base`, whose events before it are
-    not known; with `base` 0, which no merge into a segment with events has, the extent itself."""
-    return TieredExtent(extent.start + base, extent.ref) if base else extent
+class Base(NamedTuple):
+    """The place of a merged segment in its target: the bytes and the events before it."""
+
+    offset: int = 0
+    events: int = 0
+
+    def of(self, extent: TieredExtent) -> TieredExtent:
+        """The target's extent that holds the bytes of the merged segment's."""
+        before = extent.events_before
+        return TieredExtent(
+            extent.start + self.offset, extent.ref, before if before < 0 else before + self.events
+        )
 
 
 class SegmentIndex:
@@ -105,8 +114,9 @@ class SegmentIndex:
         pieces, self._pieces, self._piece_starts = self._pieces, [], []
         return Contents(pieces, self._first, columns, tuple(self._extents), self.length)
 
-    def absorb(self, contents: Contents) -> None:
-        """Append another segment's bytes to this one's, wherever they are.
+    def absorb(self, contents: Contents, events_before: int) -> None:
+        """Append another segment's bytes to this one's, wherever they are. `events_before`: how
+        many events this one has before them.
 
         Pieces move with their bytes and journal addresses, extents as references: nothing is copied
         or read.
@@ -125,11 +135,11 @@ class SegmentIndex:
         self._times.extend(times)
         self._frame_offsets.extend(frame_offsets)
         self.length += contents.length
-        self.adopt(contents.extents, base)
+        self.adopt(contents.extents, Base(base, events_before))
 
-    def adopt(self, extents: Iterable[TieredExtent], base: int) -> None:
+    def adopt(self, extents: Iterable[TieredExtent], base: Base) -> None:
         """Add these extents of a merged segment, which began at `base` of this one."""
-        adopted = [moved_by(base, extent) for extent in extents]
+        adopted = [base.of(extent) for extent in extents]
         self._adopted += adopted
         self.add_tiered(adopted)
 

@@ -5,6 +5,7 @@ is at work. If the placement names another node, or a controller elects the lead
 container ends at once and the keeper is cancelled; if it names a target, the keeper closes the
 container and leaves. A container that is disabled or offline is opened again when an operator
 enables it, which raises its container epoch, or when the process starts.
+A placement that is gone counts like one that names another node.
 """
 
 import asyncio
@@ -65,9 +66,26 @@ class Assignments:
     async def _follow(
         self, changes: AsyncIterator[StoredObject | None], group: asyncio.TaskGroup
     ) -> None:
+        """Follow one watch, which begins with the full list.
+
+        A container whose placement was deleted ends, also if the deletion fell between two watches:
+        then the list lacks the placement.
+        """
+        present: set[str] = set()
         async for stored in changes:
-            if stored is not None and stored.value:
+            if stored is None:
+                gone = [
+                    str(container) for container in self._keepers if str(container) not in present
+                ]
+            elif stored.value:
+                present.add(stored.key)
                 self._consider_stored(stored, group)
+                continue
+            else:
+                present.discard(stored.key)
+                gone = [stored.key]
+            for key in gone:
+                self.consider(Placement(int(key), ()), group)
 
     def _consider_stored(self, stored: StoredObject, group: asyncio.TaskGroup) -> None:
         """Consider a placement as stored. A damaged one keeps no other one from being followed."""

@@ -183,7 +183,7 @@ class Announcement:
             "the controllers refuse this store, because no SPU with its node id is registered; it "
             "waits",
             node=self._node.node_id,
-            remedy=f"register it: `anabranch spu register --name {self._node.node_id} --id ID`",
+            remedy="register an SPU of this name: `anabranch spu register --help`",
         )
         self._reported("no SPU with this store's node id is registered")
 
