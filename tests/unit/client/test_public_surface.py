@@ -46,6 +46,8 @@ from anabranch.client import (
     Table,
     Tables,
     TopicConsumer,
+    TopicGroup,
+    TopicGroupReader,
     TopicProducer,
     Topics,
     Transaction,
@@ -88,6 +90,8 @@ OWNERS = (
     Tables,
     TopicAdministration,
     TopicConsumer,
+    TopicGroup,
+    TopicGroupReader,
     TopicProducer,
     Topics,
     Transaction,
@@ -268,6 +272,8 @@ def test_every_use_compiles_and_calls_methods_that_exist() -> None:
         kinds = {**KINDS, "reader": EventReader}
         if owner in (RecordBatch, TopicConsumer):
             kinds["batch"] = RecordBatch
+        elif owner in (TopicGroup, TopicGroupReader, Topics):
+            kinds |= {"batch": RecordBatch, "group": TopicGroup, "reader": TopicGroupReader}
         if owner in (GroupReader, GroupReaderSettings, ReaderGroup):
             kinds["reader"] = GroupReader
         elif owner in (Blocking, BlockingClient):

@@ -1,7 +1,7 @@
 """Topics as the controllers know them: create, change, delete and describe them, rebalance them.
 
 Any controller answers, from its copy of the objects, and reads the object store before a negative
-answer. A change is done when the call returns, except for what its docstring says.
+answer. A change is done when the call returns, unless its docstring says otherwise.
 """
 
 import builtins

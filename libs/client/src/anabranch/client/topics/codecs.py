@@ -1,4 +1,4 @@
-"""The codec of a producer: what it asks for, as far as its topic allows it. Pure."""
+"""The codec of a producer: the one that it asks for, if its topic allows it. Pure."""
 
 from dataclasses import replace
 

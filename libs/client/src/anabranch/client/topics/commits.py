@@ -98,7 +98,7 @@ async def update_attributes(
 
 @dataclass(slots=True)
 class _Stored:
-    """What one partition stores. `offset`: as this consumer knows it; None: nothing.
+    """The stored offset of one partition. `offset`: as this consumer knows it; None: nothing.
 
     `attempted`: offsets whose storing has an unknown outcome.
     """

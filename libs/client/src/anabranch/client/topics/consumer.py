@@ -112,7 +112,7 @@ class TopicConsumer(Generic[T]):
             await self.close()
 
     async def _commit_at_end(self, *, is_normal: bool) -> None:
-        """Commit; after an exception, only try to, because the exception is what is raised."""
+        """Commit; after an exception, only try to, because the exception of the block is raised."""
         if is_normal:
             self._finish_hand()
             await self._consuming.commit(self._seen())

@@ -1,4 +1,4 @@
-"""What stands behind a consumer: it opens the wanted partitions, and keeps the offsets of a name.
+"""The part behind a consumer that opens the wanted partitions, and keeps the offsets of a name.
 
     begin ─► layouts of the topics ─► committed offsets ─► a place per partition ─► feed
     every COMMIT_S seconds ─► the offsets that were seen ─► commits
@@ -47,8 +47,10 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a consumer wants to read. `partitions`: by topic; None: all. `commit`: None without a
-    `name`."""
+    """The reading that a consumer asks for.
+
+    `partitions`: by topic; None: all. `commit`: None without a `name`.
+    """
 
     topics: tuple[str, ...]
     partitions: Mapping[str, tuple[int, ...]] | None
@@ -68,7 +70,7 @@ def wanted(
     commit: Committing,
     isolation: Isolation,
 ) -> Wanted:
-    """What the arguments mean. Raises InvalidName, InvalidRequest."""
+    """The meaning of the arguments. Raises InvalidName, InvalidRequest."""
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names or len(set(names)) < len(names):
         raise InvalidRequest("a consumer reads at least one topic, and none of them twice")

@@ -144,7 +144,7 @@ class Feed:
         return None
 
     def _numbered(self, events: EventBatch) -> RecordBatch | None:
-        """The records of the block that are asked for; None if none is."""
+        """The records of the block that are asked for; None if it has no such records."""
         track = self.tracks[events.segment]
         first = track.number
         track.number += len(events)

@@ -95,7 +95,7 @@ class TopicGroup:
         await self._admin.delete(str(self.group))
 
     async def status(self) -> ReaderGroupStatus:
-        """Its readers, the segments of each, and what is unread. Raises ReaderGroupNotFound.
+        """Its readers, the segments of each, and the unread bytes. Raises ReaderGroupNotFound.
 
         ::
 

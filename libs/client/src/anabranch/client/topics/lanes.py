@@ -56,8 +56,11 @@ class PartitionLanes(Lanes):
         if not 0 <= partition < len(self._lanes):
             raise PartitionNotFound(
                 "the producer knows no such partition",
-                remedy="use an index below the number of partitions; if the partition is new, call "
-                "`refresh` first",
+                remedy=Remedy(
+                    "use an index below the number of partitions",
+                    api="use an index below `partition_count`; if the partition is new, call "
+                    "`await producer.refresh()` first",
+                ),
                 partition=partition, partitions=len(self._lanes),
             )  # fmt: skip
         return self._lanes[partition]

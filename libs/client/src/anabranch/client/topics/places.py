@@ -3,7 +3,7 @@
     number ──LocateEvent──► (byte, number of the record there), at or before the wanted record
     time ──LocateTime──► byte ──some LocateEvent──► (byte, number), at or before that byte
 
-What lies before the wanted record is then skipped by the reader.
+The reader then skips the records before the wanted one.
 """
 
 from collections.abc import Callable

@@ -43,6 +43,7 @@ from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
     EventTooLarge,
+    Remedy,
     Retry,
     SegmentNotFound,
     SegmentSealed,
@@ -53,6 +54,7 @@ from anabranch.common.model.topics import TOPIC_SCOPE, topic_name
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.common.wire.codec import require_zstd
 
+_WRITE_IT = Remedy(api="use `write`, with `WriterSettings(large_events=True)`")
 REFRESH_S = 30.0
 """How often a producer looks for new partitions and leaders."""
 
@@ -311,7 +313,7 @@ class TopicProducer(LaneWriter[T]):
         if len(data) > EVENT_SIZE_BYTES_MAX:
             raise EventTooLarge(
                 "a record is too large to be sent alone",
-                remedy="use `write`, with `WriterSettings(large_events=True)`",
+                remedy=_WRITE_IT,
                 size=len(data), limit=EVENT_SIZE_BYTES_MAX,
             )  # fmt: skip
         while True:

@@ -1,4 +1,4 @@
-"""What a consumer returns: the records of one block as columns, or one object per record."""
+"""The records of one block, which a consumer returns as columns, or as one object per record."""
 
 from collections.abc import Sequence
 from dataclasses import replace

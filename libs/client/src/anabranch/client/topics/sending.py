@@ -122,7 +122,7 @@ class PartitionSegment(OneSegment):
 
 
 class PartitionSender:
-    """Sends the single records of one partition; `released` is told the cost of each when its fate
+    """Sends the single records of one partition; `released` receives the cost of each when its fate
     is known."""
 
     def __init__(
