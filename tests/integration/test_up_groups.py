@@ -23,7 +23,7 @@ def of_an_earlier_release(plan: ClusterPlan) -> Sequence[PartSpec]:
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while not await holds():
+        while not await holds():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
 
 

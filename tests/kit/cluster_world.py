@@ -176,15 +176,7 @@ class ClusterWorld:
         line, clock = Line(), self.clock
         me = ControllerRecord(name, self._session(), pid=self.sessions)
         controllers = ThroughLine(self.controllers, line)
-        members = Membership(
-            me,
-            MemberRecords(controllers, ThroughLine(self.nodes, line)),
-            clock,
-            containment=loud(clock),
-            admission=Admission(
-                token=self.join_token, policy=self.registration, registered=self.spus.known
-            ),
-        )
+        members = self._members(me, MemberRecords(controllers, ThroughLine(self.nodes, line)))
         cluster = ThroughLine(self.cluster, line)
         leadership = Leadership(cluster, controllers, members, clock)
         drains = Drains(ThroughLine(self.cluster, drains_line or line), clock)
@@ -217,22 +209,20 @@ class ClusterWorld:
 
         registrar = self._registrar(members, leadership, placements, line)
 
-        async def run() -> None:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    parts = (
-                        members, leadership, placements, balancer, drains, topics, registrar,
-                    )  # fmt: skip
-                    for part in parts:
-                        group.create_task(part.serve())
-            except* ProcessReplaced:
-                self.replaced.append(me.session)
-
-        task = self._spawn(run())
+        parts = (members, leadership, placements, balancer, drains, topics, registrar)
+        task = self._spawn(self._serve(me.session, [part.serve() for part in parts]))
         return RunningController(
             members, leadership, placements, balancer, drains, topics, changes, line, placed_line,
             task,
         )  # fmt: skip
+
+    def _members(self, me: ControllerRecord, records: MemberRecords) -> Membership:
+        admission = Admission(
+            token=self.join_token, policy=self.registration, registered=self.spus.known
+        )
+        return Membership(
+            me, records, self.clock, containment=loud(self.clock), admission=admission
+        )
 
     def _registrar(
         self, members: Membership, leadership: Leadership, placements: Placements, line: Line
@@ -244,6 +234,15 @@ class ClusterWorld:
         registrar = Registrar(around, self.clock, loud(self.clock))
         self.spus.on_change(registrar.look)
         return registrar
+
+    async def _serve(self, session: str, parts: list[Coroutine[None, None, None]]) -> None:
+        """Run the parts of a controller until another one takes its id."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in parts:
+                    group.create_task(part)
+        except* ProcessReplaced:
+            self.replaced.append(session)
 
     def start_store(
         self, name: str, log: str = "journal", *, rack: str = "", token: str = ""

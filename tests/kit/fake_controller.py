@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from anabranch.common.contracts import membership as m
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import reader_groups as rg
+from anabranch.common.contracts import spus, topics
 from anabranch.common.contracts import stream_queries as sq
 from anabranch.common.contracts import tables as kvt
 from anabranch.common.contracts import writer_times as wt
@@ -69,6 +70,9 @@ QUERIES: dict[str, type[q.Query]] = {
     "list_controllers": m.ListControllers,
     "cluster_overview": m.ShowCluster,
     "confirm_losses": m.ConfirmLosses,
+    "list_topics": topics.ListTopics,
+    "list_spus": spus.ListSpus,
+    "list_spu_groups": spus.ListSpuGroups,
     **fake_containers.QUERIES,
     **fake_groups.QUERIES,
     **fake_tables.QUERIES,
@@ -257,7 +261,7 @@ class FakeController:
                 return self.groups.subscribers(query)
             case wt.ListWriterMarks():
                 return self.groups.listed_marks(query, self.page_size)
-        raise AssertionError(query)
+        return _nothing(query)
 
     def _about_segments(
         self, query: q.CurrentSegments | q.SegmentRates | sq.StreamQuery
@@ -375,6 +379,18 @@ class FakeController:
         if self.store is None:
             return []
         return [self.store.segments[segment] for segment in self.segment_names(scope, name)]
+
+
+def _nothing(query: q.Query) -> Contract:
+    """The answer of a cluster without topics and registered SPUs; `fake_topics` has topics."""
+    match query:
+        case topics.ListTopics():
+            return topics.TopicList(topics=())
+        case spus.ListSpus():
+            return spus.SpuList(spus=())
+        case spus.ListSpuGroups():
+            return spus.SpuGroupList(groups=())
+    raise AssertionError(query)
 
 
 def _ref(named: ScaleStream | TruncateStream | sq.StreamQuery) -> StreamRef:

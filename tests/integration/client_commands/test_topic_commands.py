@@ -122,7 +122,7 @@ async def lives_by_http(http: httpx.AsyncClient, commands: Commands) -> None:
     sent = await http.post(f"{topic}/records", content=content, headers=NDJSON, params=params)
     places = sent.json()["records"]
     assert len(places) == ROWS
-    found = {}
+    found: dict[tuple[int, int], str] = {}
     for partition in range(2):
         following = 0
         while True:

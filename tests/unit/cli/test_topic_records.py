@@ -137,6 +137,16 @@ def test_the_offsets_of_consumers_are_listed_and_deleted(line: RecordLine, tmp_p
     assert "no offsets" in line.notes
 
 
+def test_the_offset_in_one_partition_is_deleted_alone(line: RecordLine, tmp_path: Path) -> None:
+    for partition in (0, 1):
+        line(f"produce orders {given(tmp_path, THREE)} -p {partition}")
+    line("consume orders -d -B -c billing")
+    told = line("consumer delete billing -t orders -p 1")
+    assert told == 'consumer "billing" on topic "orders" and partition "1" deleted\n'
+    assert [one["partition"] for one in line.records("consumer list")] == [0]
+    assert line("consume orders -d -B -c billing").split() == ["0", "1", "2"]
+
+
 def test_options_that_contradict_each_other_are_refused(line: RecordLine) -> None:
     line("consume orders -B -T 3", code=2)
     assert "'--beginning' cannot be used with '--tail'" in line.notes

@@ -76,7 +76,7 @@ async def test_a_partition_is_chosen_by_the_query() -> None:
 
 
 async def test_whole_records_come_back_as_they_were_sent() -> None:
-    sent = [
+    sent: list[dict[str, object]] = [
         {"key": "a", "value": "one", "partition": 1, "timestamp_ms": 1_700_000_000_000},
         {"key": None, "value_base64": base64.b64encode(b"\xff").decode(), "partition": 1,
          "timestamp_ms": 1_700_000_000_001},
