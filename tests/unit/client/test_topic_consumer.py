@@ -17,6 +17,7 @@ from anabranch.client import (
     ReaderSettings,
     Record,
     RecordEvicted,
+    SegmentTruncated,
     SerializationFailed,
     TopicConsumer,
     TopicNotFound,
@@ -24,6 +25,7 @@ from anabranch.client import (
 )
 from anabranch.client.topics.consuming import Partitions
 from anabranch.client.topics.offsets import Start
+from anabranch.client.topics.places import PartitionPlaces
 from anabranch.common.model.objects import Computed, TopicSpec
 from anabranch.common.wire.block import parse_header
 from kit.fake_topics import TOPIC, TopicBench, topic_bench
@@ -368,3 +370,19 @@ async def test_a_call_that_waits_while_the_consumer_closes_ends() -> None:
             await asyncio.sleep(0)
             await consumer.close()
         assert waiting.result() is None
+
+
+@pytest.mark.parametrize("coarse", [1, 3, 100])
+async def test_the_number_of_any_block_is_found_from_its_place(coarse: int) -> None:
+    async with topic_bench() as b:
+        b.store.coarse = coarse
+        await fill_blocks(b, [5, 1, 4, 2, 8])
+        segment, ref = b.segment(0), b.controller.ref(TOPIC)
+        name = b.controller.segment_names(ref.scope, ref.stream)[0]
+        places = PartitionPlaces(name, TOPIC, 0, b.client.ranges().calls)
+        offsets = [0, *segment.boundaries]
+        assert [await places.number_at(offset) for offset in offsets] == [0, 5, 6, 10, 12, 20]
+        segment.truncate(segment.boundaries[1])
+        assert [await places.number_at(offset) for offset in offsets[2:]] == [6, 10, 12, 20]
+        with pytest.raises(SegmentTruncated):
+            await places.number_at(0)
