@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 from redis.asyncio import Redis
@@ -128,7 +129,7 @@ async def test_a_watch_lists_again_when_the_server_has_dropped_changes(
         store = place.bucket("b")
         await store.create("a", b"1")
         await watcher.until(lambda: "a" in watcher.objects)
-        [changes] = [key for key in await raw.keys() if key.endswith(b":changes")]
+        [changes] = [key for key in await keys_of(raw) if key.endswith(b":changes")]
 
         async with raw.pipeline(transaction=True) as together:
             together.hdel(changes.replace(b":changes", b":objects"), "a")
@@ -180,12 +181,16 @@ async def test_buckets_and_prefixes_are_apart(own_server: Server, place: RedisOb
     await other.close()
 
 
+async def keys_of(raw: Redis) -> list[bytes]:
+    return cast("list[bytes]", await raw.keys())
+
+
 async def test_data_of_another_program_is_never_taken_for_objects(
     place: RedisObjects, raw: Redis
 ) -> None:
     store = place.bucket("b")
     await store.create("a", b"1")
-    [objects] = [key for key in await raw.keys() if key.endswith(b":objects")]
+    [objects] = [key for key in await keys_of(raw) if key.endswith(b":objects")]
     await raw.hset(objects, "a", "nonsense")
 
     with pytest.raises(Unavailable):

@@ -7,6 +7,7 @@ import pytest
 from anabranch.common.adapters.chunk_memory import MemoryChunkStorage
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.cluster import placement_from_bytes, placement_to_bytes
+from anabranch.common.contracts.objects import OBJECT_BUCKETS
 from anabranch.common.errors import (
     BackupNotFound,
     ClusterNotEmpty,
@@ -231,7 +232,7 @@ def test_the_files_are_the_golden_ones_and_newer_ones_are_refused_by_name() -> N
 
 async def test_topics_and_all_other_objects_are_backed_up_and_restored() -> None:
     source, storage, target = empty(), MemoryChunkStorage(), empty()
-    for bucket in subjects.OBJECT_BUCKETS:
+    for bucket in OBJECT_BUCKETS:
         await source.buckets[bucket].create(f"one-of-{bucket}", bucket.encode())
     await back_up(source, storage, NAME, 5)
 
@@ -239,13 +240,13 @@ async def test_topics_and_all_other_objects_are_backed_up_and_restored() -> None
 
     assert {
         bucket: [(one.key, one.value) for one in await target.buckets[bucket].list()]
-        for bucket in subjects.OBJECT_BUCKETS
-    } == {bucket: [(f"one-of-{bucket}", bucket.encode())] for bucket in subjects.OBJECT_BUCKETS}
+        for bucket in OBJECT_BUCKETS
+    } == {bucket: [(f"one-of-{bucket}", bucket.encode())] for bucket in OBJECT_BUCKETS}
 
 
 async def test_a_backup_from_before_topics_is_restored_without_them() -> None:
     source, storage, target = await filled(), MemoryChunkStorage(), empty()
-    older = {b: o for b, o in source.buckets.items() if b not in subjects.OBJECT_BUCKETS}
+    older = {b: o for b, o in source.buckets.items() if b not in OBJECT_BUCKETS}
     await back_up(Metadata(source.events, older), storage, NAME, 5)
 
     report = await restore(target, storage, NAME)

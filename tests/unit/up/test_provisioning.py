@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from anabranch.cli.up import plan
 from anabranch.cli.up.directory import DataDirectory
@@ -42,7 +43,8 @@ class World:
         main = StoreSpec("segstore", "main-0", "main")
         self.plan = ClusterPlan(
             directory=DataDirectory(root), nats_program=Path("nats"), nats_port=1, segstore_port=2,
-            gateway_port=3, container_count=1, nats_login=Login("u", "p"), stores=(main,),
+            gateway_port=3, container_count=1, nats_login=Login("u", SecretStr("p")),
+            stores=(main,),
         )  # fmt: skip
         self.processes = Processes("segstore")
         self.kept: list[tuple[KnownStores, tuple[str, ...]]] = []

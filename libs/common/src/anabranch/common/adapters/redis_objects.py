@@ -20,6 +20,7 @@ reads its settings. Only one server holds the objects: a replica may lack acknow
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redis.asyncio import Connection
 from redis.exceptions import RedisError, ResponseError
@@ -300,9 +301,9 @@ class RedisObjectStore:
                 await self._clock.sleep(RETRY_S)
 
     async def _listing(self) -> _Listing:
-        answer = await self._scripts.call(_LIST, self._keys)
+        answer: Any = await self._scripts.call(_LIST, self._keys)
         try:
-            bucket_id, revision, words = answer  # type: ignore[misc]
+            bucket_id, revision, words = answer
             found = [_stored(_text(k), raw) for k, raw in zip(words[::2], words[1::2], strict=True)]
         except (TypeError, ValueError) as error:
             raise _unexpected() from error

@@ -28,7 +28,7 @@ async def settle_place(in_nats: ObjectStore, *, elsewhere: bool) -> None:
         raise InvalidSetting(
             "another server than NATS holds the objects of this cluster",
             remedy="set ANABRANCH_CONTROLLER_OBJECTS_URL to its address; "
-            "for `anabranch controller …`, set ANABRANCH_OBJECTS_URL",
+            "for the commands on metadata, set ANABRANCH_OBJECTS_URL",
         )
     if elsewhere and not is_marked:
         with suppress(ObjectExists):
