@@ -61,8 +61,9 @@ class ContainerCircumstances:
         """See `Circumstances`."""
         durable = self.durable(known.number) if isinstance(known, SegmentState) else None
         return events_before(
-            known, boundary, self.index, durable, self.waiting(), self.given.tiered
-        )
+            known, boundary, self.index,
+            durable=durable, waiting=self.waiting(), tiered=self.given.tiered,
+        )  # fmt: skip
 
     def boundary_at_event(
         self, known: SegmentState, event_index: int

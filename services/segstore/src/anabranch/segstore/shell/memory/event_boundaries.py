@@ -29,6 +29,7 @@ def events_before(
     known: Known,
     boundary: int,
     index: ReadIndex,
+    *,
     durable: SegmentState | None,
     waiting: Iterable[Operation],
     tiered: TieredBoundaries | None,

@@ -12,7 +12,7 @@ from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.memory.cache import Cache, Piece
 from anabranch.segstore.shell.memory.segment_contents import FlushUnderWay
-from anabranch.segstore.shell.memory.segment_index import Base, ReadFrame, SegmentIndex
+from anabranch.segstore.shell.memory.segment_index import MergedAt, ReadFrame, SegmentIndex
 
 
 class ReadIndex:
@@ -26,7 +26,7 @@ class ReadIndex:
         self._truncated: set[int] = set()
         self._retired: dict[int, SegmentIndex] = {}
         """Removed since the running flush began, which may still fetch their bytes."""
-        self._moved: dict[int, tuple[int, Base]] = {}
+        self._moved: dict[int, tuple[int, MergedAt]] = {}
         """Merged since then: number → (target's number, place there)."""
 
     def open_segment(self, number: int) -> None:
@@ -88,7 +88,7 @@ class ReadIndex:
         self._end_piece(source)
         target, merged = self._segments[number], self._segments.pop(source)
         if self._flush.under_way:
-            self._moved[source] = (number, Base(target.length, events_before))
+            self._moved[source] = (number, MergedAt(target.length, events_before))
         target.absorb(merged.hand_over(), events_before)
 
     def remove(self, number: int) -> None:
@@ -146,13 +146,13 @@ class ReadIndex:
         if index is not None:
             index.replace(base.of(found) for found in extents)
 
-    def _owner(self, number: int) -> tuple[int, Base]:
+    def _owner(self, number: int) -> tuple[int, MergedAt]:
         """(the segment that now holds the bytes of `number`, their place there)."""
         offset = events = 0
         while number in self._moved:
             number, base = self._moved[number]
             offset, events = offset + base.offset, events + base.events
-        return number, Base(offset, events)
+        return number, MergedAt(offset, events)
 
     def absent(self, number: int, offset: int, end: int) -> Iterator[tuple[int, LogAddress]]:
         """(start, address) of the frames that `fetch` would read from the journal; the first may

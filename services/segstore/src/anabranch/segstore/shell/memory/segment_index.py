@@ -30,7 +30,7 @@ from anabranch.segstore.shell.memory.segment_contents import Contents, FlushUnde
 ReadFrame = Callable[[LogAddress], bytes]
 
 
-class Base(NamedTuple):
+class MergedAt(NamedTuple):
     """The place of a merged segment in its target: the bytes and the events before it."""
 
     offset: int = 0
@@ -135,9 +135,9 @@ class SegmentIndex:
         self._times.extend(times)
         self._frame_offsets.extend(frame_offsets)
         self.length += contents.length
-        self.adopt(contents.extents, Base(base, events_before))
+        self.adopt(contents.extents, MergedAt(base, events_before))
 
-    def adopt(self, extents: Iterable[TieredExtent], base: Base) -> None:
+    def adopt(self, extents: Iterable[TieredExtent], base: MergedAt) -> None:
         """Add these extents of a merged segment, which began at `base` of this one."""
         adopted = [base.of(extent) for extent in extents]
         self._adopted += adopted
