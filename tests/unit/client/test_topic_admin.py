@@ -24,6 +24,7 @@ from anabranch.common.model.objects import (
     PrivateEndpoint,
     PublicEndpoint,
     SpuGroupResolution,
+    SpuGroupSpec,
     SpuResolution,
     SpuSpec,
 )
@@ -133,7 +134,7 @@ class Asked:
             case s.ListSpus():
                 return s.SpuList(spus=(spu,))
         group = s.SpuGroupDescription(
-            name="main", spec=getattr(query, "spec", s.SpuGroupSpec()),
+            name="main", spec=getattr(query, "spec", SpuGroupSpec()),
             resolution=SpuGroupResolution.RESERVED,
         )  # fmt: skip
         if isinstance(query, s.ListSpuGroups):
