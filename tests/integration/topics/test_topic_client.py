@@ -1,13 +1,13 @@
 """Producers and consumers of topics on real processes: embedded NATS, one controller, one store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pyarrow as pa
 import pytest
 
-from anabranch.cli.up import EmbeddedCluster, UpSettings
+from anabranch.cli.up import EmbeddedCluster
 from anabranch.client import (
     Client,
     ConsumerInUse,
@@ -20,17 +20,9 @@ from anabranch.client import (
     connect,
 )
 from anabranch.client.topics.partitioner import partition_of
-from kit.module_cluster import running_cluster
 
 WAIT_S = 30.0
 GONE_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    settings = UpSettings(tmp_path_factory.mktemp("topics"), redis=False)
-    with running_cluster(settings) as running:
-        yield running
 
 
 async def until_spu_online(client: Client) -> None:
@@ -117,14 +109,14 @@ async def test_a_named_consumer_resumes_and_another_one_of_its_name_is_refused(
 
 
 async def test_added_partitions_reach_producers_and_consumers(cluster: EmbeddedCluster) -> None:
-    async with topic(cluster, "growing", 1) as client:
+    async with topic(cluster, "widening", 1) as client:
         async with (
-            client.topics.producer("growing") as producer,
-            client.topics.consumer("growing") as consumer,
+            client.topics.producer("widening") as producer,
+            client.topics.consumer("widening") as consumer,
         ):
             await producer.append(b"old", partition=0)
             assert (await anext(consumer)).value == b"old"
-            await client.topics.add_partitions("growing", 2, wait_s=WAIT_S)
+            await client.topics.add_partitions("widening", 2, wait_s=WAIT_S)
             assert await producer.refresh() == 3
             for partition in range(3):
                 await producer.append(b"new %d" % partition, partition=partition)

@@ -58,8 +58,8 @@ class PartitionLanes(Lanes):
                 "the producer knows no such partition",
                 remedy=Remedy(
                     "use an index below the number of partitions",
-                    api="use an index below the producer's partition count; if the partition is "
-                    "new, refresh the producer first",
+                    api="use an index below `partition_count`; if the partition is new, refresh "
+                    "the producer first",
                 ),
                 partition=partition, partitions=len(self._lanes),
             )  # fmt: skip
