@@ -9,7 +9,8 @@ from anabranch.common.contracts.commands import (
     DeleteStream,
     SealStream,
 )
-from anabranch.common.errors import InvalidName
+from anabranch.common.errors import InvalidName, ScopeNotEmpty
+from anabranch.common.model.topics import TOPIC_SCOPE
 from anabranch.controller.domain.scope import decide as scope_decide
 from anabranch.controller.domain.scope.state import SCOPE, Scope, ScopeCreated, ScopeDeleted
 from anabranch.controller.domain.stream import events
@@ -53,3 +54,15 @@ def test_a_scope_of_dots_is_deleted_and_not_created_again(name: str) -> None:
 
     with pytest.raises(InvalidName):
         scope_decide.decide(scope, CreateScope(command_id="again", scope=name), now_ms=1)
+
+
+def test_the_scope_of_the_topics_is_not_deleted_with_its_contents() -> None:
+    created = ScopeCreated(command_id="c", scope=TOPIC_SCOPE, incarnation=1, at_ms=1)
+    scope = SCOPE.apply(Scope(), [created])
+
+    recursive = DeleteScope(command_id="d", scope=TOPIC_SCOPE, recursive=True)
+    with pytest.raises(ScopeNotEmpty):
+        scope_decide.decide(scope, recursive, now_ms=1)
+
+    plain = DeleteScope(command_id="d", scope=TOPIC_SCOPE)
+    assert scope_decide.decide(scope, plain, now_ms=1)

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from anabranch.common.contracts.commands import CreateScope, DeleteScope
-from anabranch.common.errors import ScopeExists, ScopeNotFound
+from anabranch.common.errors import ScopeExists, ScopeNotEmpty, ScopeNotFound
 from anabranch.common.model.names import refuse_dots, scope_name
+from anabranch.common.model.topics import TOPIC_SCOPE
 from anabranch.controller.domain import operations
 from anabranch.controller.domain.scope.state import (
     Scope,
@@ -21,7 +22,8 @@ def decide(
 ) -> Sequence[ScopeEvent]:
     """The events of `command`; none for a command that was accepted before.
 
-    Raises InvalidName, ScopeExists, ScopeNotFound, Busy, DeadlinePassed.
+    Raises InvalidName, ScopeExists, ScopeNotFound, ScopeNotEmpty, Busy, DeadlinePassed. The scope of
+    the topics is never deleted recursively, because this would delete the data of every topic.
     """
     if operations.find(scope.operations, command.command_id) is not None:
         return ()
@@ -57,6 +59,12 @@ def _delete(scope: Scope, command: DeleteScope) -> Sequence[ScopeEvent]:
     meant = command.incarnation
     if not scope.is_live or (meant is not None and meant != scope.incarnation):
         raise ScopeNotFound("no such scope", scope=command.scope, incarnation=meant)
+    if command.scope == TOPIC_SCOPE and command.recursive:
+        raise ScopeNotEmpty(
+            "the scope of the topics cannot be deleted with its contents",
+            remedy="delete the topics, and then the streams, reader groups and tables in the scope",
+            scope=command.scope,
+        )
     operations.check_room(scope.operations)
     if scope.status is ScopeStatus.DELETING:
         return (ScopeIntentJoined(command_id=command.command_id, recursive=command.recursive),)
