@@ -22,8 +22,9 @@ def decide(
 ) -> Sequence[ScopeEvent]:
     """The events of `command`; none for a command that was accepted before.
 
-    Raises InvalidName, ScopeExists, ScopeNotFound, ScopeNotEmpty, Busy, DeadlinePassed. The scope of
-    the topics is never deleted recursively, because this would delete the data of every topic.
+    The scope of the topics is never deleted recursively, because this would delete the data of
+    every topic. Raises InvalidName, ScopeExists, ScopeNotFound, ScopeNotEmpty, Busy,
+    DeadlinePassed.
     """
     if operations.find(scope.operations, command.command_id) is not None:
         return ()
