@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from anabranch.cli.up import EmbeddedCluster
@@ -36,8 +36,7 @@ class NotWhole(Exception):
 class Faults:
     """`states` gives the supervisor's newest view of the parts.
 
-    `copies`: those of replicated logs; None for other logs. `replace`: has other stores replicate
-    the logs of the store with this node id, which has lost its disk.
+    `copies`: those of replicated logs; None for other logs.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Faults:
         monitor_urls: Sequence[str],
         stores_up_min: int,
         copies: Copies | None = None,
-        replace: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._cluster = cluster
         self._held = held
@@ -59,7 +57,6 @@ class Faults:
         self._monitor_urls = monitor_urls
         self._stores_up_min = stores_up_min
         self._copies = copies
-        self._replace = replace
         self._wiping = asyncio.Lock()
         self._struck: set[str] = set()
 
@@ -137,22 +134,19 @@ class Faults:
         """Deal the fault, wait, and let the parts go → when it was."""
         at_s = self._clock.monotonic()
         kind = fault.kind
-        lost: str | None = None
         try:
             if kind.stops:
                 await self._stop(fault, parts)
             elif kind.wipes:
                 [part] = parts
                 async with self._wiping:
-                    lost = await self._kill_and_wipe(fault, part)
-                kind = kind if lost is not None else Kind.KILL_STORE
+                    is_wiped = await self._kill_and_wipe(fault, part)
+                kind = kind if is_wiped else Kind.KILL_STORE
             else:
                 await self._kill(fault, parts)
         finally:
             self._struck.difference_update(parts)
         until_s = self._clock.monotonic()
-        if lost and kind is Kind.WIPE_STORE and self._replace is not None:
-            await self._replace(lost)
         return Struck(kind.value, at_s, until_s)
 
     async def _stop(self, fault: Fault, parts: list[str]) -> None:
@@ -176,30 +170,29 @@ class Faults:
             for part in parts:
                 self._held.release(part)
 
-    async def _kill_and_wipe(self, fault: Fault, part: str) -> str | None:
-        """→ the node id that the store had; None if it kept its disk."""
+    async def _kill_and_wipe(self, fault: Fault, part: str) -> bool:
+        """→ whether the store has lost its disk."""
         killed = self._cluster.pids(part)
         self._held.hold(part)
         try:
             _signal(killed, signal.SIGKILL)
             await self._until(lambda: self._cluster.pids(part) != killed, part)
-            lost = await self._wipe(fault.kind, part)
+            is_wiped = await self._wipe(fault.kind, part)
             await self._clock.sleep(fault.lasts_s)
         finally:
             self._held.release(part)
-        return lost
+        return is_wiped
 
-    async def _wipe(self, kind: Kind, part: str) -> str | None:
+    async def _wipe(self, kind: Kind, part: str) -> bool:
         folder = self._cluster.data_dir / part
         if self._copies is None:
             await asyncio.to_thread(shutil.rmtree, folder)
-            return ""
+            return True
         if not await self._copies.may_lose_dead(part):
-            return None
-        lost = self._copies.node_id(part)
+            return False
         wiped = folder if kind is Kind.WIPE_STORE else folder / "journal"
         await asyncio.to_thread(shutil.rmtree, wiped)
-        return lost
+        return True
 
     async def heal(self) -> None:
         """Wait until every part is ready. Raises NotWhole."""

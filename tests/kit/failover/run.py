@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from anabranch.client import Client, GroupStream, ReaderGroupConfig, connect
 from anabranch.common.adapters.jetstream_objects import JetStreamObjectStore
 from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.contracts import subjects
-from anabranch.common.errors import AnabranchError, Retry
+from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import SystemClock
 from kit.chaos.ledger import LedgerFollower
 from kit.chaos.writer import ledger_path
@@ -137,7 +136,6 @@ class _Trial:
                     monitor_urls=monitor_urls,
                     stores_up_min=self._settings.shape.stores_up_min,
                     copies=copies,
-                    replace=partial(self._drain, client) if copies is not None else None,
                 )  # fmt: skip
                 await self._create(client)
                 load = Load(self._notes, str(cluster.endpoints_file), self._clock)
@@ -239,18 +237,6 @@ class _Trial:
                 raise NotWhole(f"a writer got no answer for {ANSWERED_S_MAX:.0f} s")
             if not load.writers_run:
                 raise NotWhole("a process of writers ended: see errors.txt")
-            await self._clock.sleep(LOOK_S)
-
-    async def _drain(self, client: Client, node_id: str) -> None:
-        """Have other stores replicate what a lost store did, as an operator would."""
-        deadline_s = self._clock.monotonic() + DRAINED_S_MAX
-        while True:
-            try:
-                await client.stores.drain(node_id)
-                return
-            except Retry as error:
-                if self._clock.monotonic() > deadline_s:
-                    raise NotWhole(f"a lost store could not be drained: {error}") from error
             await self._clock.sleep(LOOK_S)
 
     async def _in_sync(self, client: Client) -> None:

@@ -1,9 +1,9 @@
 """Kills a store of the demo's cluster and wipes its disk, while the stream is written.
 
 The logs of the containers are on JetStream, or have copies on the other stores, so other stores
-open the containers. The lost store stays down until they have, and then comes back with an empty
-disk, as a new store. The writer gets no notice. If the stores replicate the logs, the demo drains
-the lost one, so that the new store gets its copies.
+open the containers. The lost store stays down until they have, and then comes back under its name
+with an empty disk. The writer gets no notice. If the stores replicate the logs, the leaders make
+its copies anew, and the demo waits for them.
 """
 
 import asyncio
@@ -66,13 +66,12 @@ class StoreLoss:
         containers = await self._containers()
         owned = Counter(map(self._owner, containers))
         [(store, count)] = owned.most_common(1)
-        lost = next(each for each in containers if self._owner(each) == store)
         at_s = self._clock.monotonic()
         seconds = await self._lose_store(store, count)
-        if not lost.replicas:
+        if not any(each.replicas for each in containers):
             return Loss(store, count, seconds)
         async with self._deadline("the copies of the logs are not in sync again", IN_SYNC_S_MAX):
-            while not await self._replaced(lost.node_id):
+            while not await self._in_sync():
                 await self._clock.sleep(LOOK_S)
         in_sync_s = self._clock.monotonic() - at_s
         self._remark(f"all copies of the logs were in sync again after {in_sync_s:.1f} s")
@@ -118,16 +117,13 @@ class StoreLoss:
             return False
         return all(each.state == "open" and self._owner(each) != store for each in containers)
 
-    async def _replaced(self, lost: str) -> bool:
-        """Drain the store with this node id → whether other stores have in-sync copies instead."""
+    async def _in_sync(self) -> bool:
+        """Whether every copy of every log is in sync."""
         try:
-            await self._client.stores.drain(lost)
             containers = await self._containers()
         except Retry:  # the controller is behind
             return False
-        return all(
-            lost not in each.replicas and len(each.isr) == len(each.replicas) for each in containers
-        )
+        return all(len(each.isr) == len(each.replicas) for each in containers)
 
     @asynccontextmanager
     async def _deadline(self, late: str, seconds: float = MOVED_S_MAX) -> AsyncIterator[None]:
