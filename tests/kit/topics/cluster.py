@@ -7,6 +7,7 @@ from anabranch.common.contracts.cluster import DRAINS_KEY, StoredDrains
 from anabranch.common.contracts.subjects import CLUSTER_BUCKET
 from anabranch.common.model.objects import SpuType
 from anabranch.common.runtime.ids import SeededIds
+from anabranch.controller.domain.cluster.assignment.strategies import STRATEGIES
 from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
 from kit.rng import Random
 from kit.topic_world import BUCKETS, TopicWorld
@@ -15,7 +16,6 @@ from kit.topics.platform import EPOCH_STEP, Stores
 from kit.topics.referee import Referee
 from kit.topics.weather import Weather
 
-STRATEGIES = ("round-robin-gap", "rack-aware", "least-loaded")
 STEP_S = 0.25
 REPORT_S = 1.0
 
@@ -32,7 +32,7 @@ class Cluster(TopicWorld):
         self.streams = self.stores.streams
         self.referee = Referee(self.clock.now_ms, BUCKETS)
         self.buckets = dict(self.referee.buckets)
-        self.strategy = rng.choice(STRATEGIES)
+        self.strategy = rng.choice(sorted(STRATEGIES))
         self.controllers: dict[int, StormyLife] = {}
         self.counts: Counter[str] = Counter()
 
@@ -77,6 +77,8 @@ class Cluster(TopicWorld):
             self.stores.advance()
             for life in self.controllers.values():
                 self._judge_numbers(life)
+                for defect in life.containment.all():
+                    self.referee.require(False, f"a defect of {defect.subject}: {defect.error}")
             assert not self.referee.broken, self.referee.broken[0]
 
     def _follow(self) -> None:

@@ -20,6 +20,7 @@ from anabranch.common.contracts.objects import (
     TOPIC_CONTAINERS_KEY,
     TOPICS_BUCKET,
     TopicContainers,
+    record_from,
 )
 from anabranch.common.contracts.subjects import CLUSTER_BUCKET
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
@@ -93,7 +94,7 @@ class Referee:
     def table(self) -> TopicContainers:
         for one in self.buckets[CLUSTER_BUCKET].present():
             if one.key == TOPIC_CONTAINERS_KEY:
-                return TopicContainers.parsed(one.value)
+                return record_from(TopicContainers, one)
         return TopicContainers()
 
     # --- every write ---------------------------------------------------------------------------
@@ -153,8 +154,10 @@ class Referee:
     def _judge_table(self, key: str, before: bytes, after: bytes) -> None:
         if key != TOPIC_CONTAINERS_KEY:
             return
-        old = TopicContainers.parsed(before) if before else TopicContainers()
-        new = TopicContainers.parsed(after)
+        old = TopicContainers()
+        if before:
+            old = record_from(TopicContainers, StoredObject(key, before, 1))
+        new = record_from(TopicContainers, StoredObject(key, after, 1))
         self.require(new.cursor >= old.cursor, "the cursor of the assignment went back")
         after_lists = nodes_by_container(new)
         self.require(len(after_lists) == len(new.containers), "a container has two lists")

@@ -116,7 +116,8 @@ class TopicUser(Caller):
     def _replicas(self) -> Computed | Assigned:
         rng = self.rng
         if rng.random() < 0.2:
-            rows = [rng.sample(CUSTOM_IDS, rng.randint(1, 2)) for _ in range(rng.randint(1, 3))]
+            factor = rng.randint(1, 2)
+            rows = [rng.sample(CUSTOM_IDS, factor) for _ in range(rng.randint(1, 3))]
             return Assigned(
                 tuple(AssignedPartition(at, tuple(row)) for at, row in enumerate(rows))
             )
@@ -217,7 +218,8 @@ class Operator(Caller):
 
     async def _change_group(self) -> None:
         name, draw = self.rng.choice(sorted(GROUPS)), self.rng.random()
-        spec = SpuGroupSpec(self.rng.randint(0, 3), GROUPS[name])
+        rack = f"r{self.rng.randint(0, 1)}" if self._has_racks else ""
+        spec = SpuGroupSpec(self.rng.randint(0, 3), GROUPS[name], rack)
         try:
             if draw < 0.4:
                 await self.ask(
