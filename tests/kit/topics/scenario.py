@@ -78,6 +78,7 @@ class Story:
         assert not late, "a user waits for an answer"
         for task in done:
             task.result()
+        self._calm()
 
     def _calm(self) -> None:
         stores = self.cluster.stores
@@ -153,6 +154,8 @@ class Story:
 
     async def _assign_at_once(self) -> None:
         """Topics that one plan assigns count the replicas of each other."""
+        for spu_id in CUSTOM_IDS[:3]:
+            await self.operator.register(spu_id)
         leader = self._leader()
         assert leader is not None
         new = [TopicUser(self.cluster, f"once-{at}") for at in range(AT_ONCE_COUNT)]
