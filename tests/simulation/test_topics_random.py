@@ -1,4 +1,4 @@
-"""Controllers of topics in bad weather: every promise at every write, and all settles at the end."""
+"""Controllers of topics in bad weather: no write breaks a promise, and all settles at the end."""
 
 import pytest
 

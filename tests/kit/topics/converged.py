@@ -75,7 +75,9 @@ def _resolved(cluster: Cluster, topic: Topic) -> Iterator[str]:
     else:
         drained = cluster.stores.drained
         able = [one for one in spus.values() if not one.deleting and one.key not in drained]
-        if len(able) >= factor and not (any(one.spec.rack for one in able) and "rack" in status.reason):
+        if len(able) >= factor and not (
+            any(one.spec.rack for one in able) and "rack" in status.reason
+        ):
             expected = {(TopicResolution.PROVISIONED, "")}
         else:
             expected = {(TopicResolution.INSUFFICIENT_RESOURCES, status.reason)}

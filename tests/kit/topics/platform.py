@@ -45,7 +45,8 @@ class SlowStreams(BackingStreams):
 
     async def post(self, command: Command) -> None:
         """Take the command; `advance` decides it."""
-        assert self.clock is not None and self.rng is not None
+        assert self.clock is not None
+        assert self.rng is not None
         now_s = self.clock.monotonic()
         self.posted.append(command)
         self.due.append((now_s, now_s + self.rng.random() * self.slowest_s, command))
@@ -165,7 +166,9 @@ class Stores:
             if node in self.registered and node not in self.drained:
                 continue
             others = [
-                name for name in sorted(self.live) if self._able(name) and name not in found.replicas
+                name
+                for name in sorted(self.live)
+                if self._able(name) and name not in found.replicas
             ]
             if others:
                 new = self._rng.choice(others)
@@ -199,9 +202,7 @@ class Stores:
             isr=tuple(LogCopy(node, "c") for node in live),
         )
 
-    def report_of(
-        self, name: str, *, zombie: bool = False, impostor: bool = False
-    ) -> LiveReport:
+    def report_of(self, name: str, *, zombie: bool = False, impostor: bool = False) -> LiveReport:
         """The record numbers of every partition that the store leads.
 
         A `zombie` goes on to report what it has led once, and an `impostor` reports what others

@@ -1,7 +1,7 @@
 """Controllers of topics in bad weather, while users and operators change everything.
 
-    register SPUs ─► users, operators, deaths, weather ─► everything stops ─► settled in bounded time
-                                                       ─► many topics at once are assigned in turn
+    register SPUs ─► users, operators, deaths, weather ─► all of it stops ─► settled in bounded time
+                                                       ─► topics made at once are assigned in turn
 
 Two or three controllers work on one object store. Several of them may believe that they lead. Each
 seed draws how bad the weather is, how many controllers and users there are, and the strategy of the
@@ -9,8 +9,9 @@ assignment. `kit.topics.referee` judges every write, `kit.topics.converged` the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from itertools import pairwise
 
 from anabranch.common.contracts import topics as t
 from anabranch.common.model.objects import Computed, TopicSpec
@@ -42,42 +43,46 @@ class Story:
 
     async def run(self) -> None:
         """Live the whole story. Raises AssertionError."""
-        async with _background() as group:
-            cluster = self.cluster
-            for serve in (cluster.serve, cluster.report, self._lead):
-                group.append(asyncio.create_task(serve()))
-            for number in range(self.count):
-                group.append(asyncio.create_task(cluster.serve_controller(number)))
-            await asyncio.sleep(1.0)
-            for spu_id in CUSTOM_IDS[: self.rng.randint(2, 4)]:
-                await self.operator.register(spu_id)
-            await self._storm(group)
-            await self._settle()
-            await self._assign_at_once()
-            await self._settle()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part) for part in self._background()]
+            try:
+                await self._live(group)
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    def _background(self) -> Iterator[Coroutine[None, None, None]]:
+        cluster = self.cluster
+        yield from (cluster.serve(), cluster.report(), self._lead())
+        for number in range(self.count):
+            yield cluster.serve_controller(number)
+
+    async def _live(self, group: asyncio.TaskGroup) -> None:
+        await asyncio.sleep(1.0)
+        for spu_id in CUSTOM_IDS[: self.rng.randint(2, 4)]:
+            await self.operator.register(spu_id)
+        await self._storm(group)
+        await self._settle()
+        await self._assign_at_once()
+        await self._settle()
 
     # --- the faults ----------------------------------------------------------------------------
 
-    async def _storm(self, group: "list[asyncio.Task[None]]") -> None:
+    async def _storm(self, group: asyncio.TaskGroup) -> None:
         """Let users and operators work in bad weather, then wait for their last answers."""
-        parts = (*(user.run() for user in self.users), self.operator.run())
-        tasks = [asyncio.create_task(part) for part in parts]
-        trouble = [asyncio.create_task(self._weather()), asyncio.create_task(self._deaths())]
-        group += [*tasks, *trouble]
-        until_s = self.cluster.clock.monotonic() + self.rng.uniform(*FAULTS_S)
-        while self.cluster.clock.monotonic() < until_s:
-            await asyncio.sleep(LOOK_S)
-            assert not self.cluster.referee.broken, self.cluster.referee.broken[0]
+        parts = [*(user.run() for user in self.users), self.operator.run()]
+        tasks = [group.create_task(part) for part in parts]
+        trouble = [group.create_task(self._weather()), group.create_task(self._deaths())]
+        await asyncio.sleep(self.rng.uniform(*FAULTS_S))
         self._stormy = False
         for task in trouble:
             task.cancel()
         self._calm()
-        for one in (*self.users, self.operator):
-            one.stopping = True
-        done, late = await asyncio.wait(tasks, timeout=ANSWERS_S_MAX)
+        for user in self.users:
+            user.stopping = True
+        self.operator.stopping = True
+        _, late = await asyncio.wait(tasks, timeout=ANSWERS_S_MAX)
         assert not late, "a user waits for an answer"
-        for task in done:
-            task.result()
         self._calm()
 
     def _calm(self) -> None:
@@ -144,7 +149,6 @@ class Story:
         begun_s = self.cluster.clock.monotonic()
         while self.cluster.clock.monotonic() - begun_s < SETTLE_S_MAX:
             await asyncio.sleep(LOOK_S)
-            assert not self.cluster.referee.broken, self.cluster.referee.broken[0]
             leader = self._leader()
             if leader is not None:
                 found = problems(self.cluster, self.users, leader)
@@ -173,7 +177,7 @@ class Story:
             for user in new
             if (status := topics[user.name].status).replica_map
         )
-        for (start, count), (following, _) in zip(starts, starts[1:], strict=False):
+        for (start, count), (following, _) in pairwise(starts):
             assert start + count <= following, f"topics do not see one another: {starts}"
 
 
@@ -181,43 +185,27 @@ def _cease(life: StormyLife) -> None:
     life.set_leading(leading=False)
 
 
-@asynccontextmanager
-async def _background() -> AsyncIterator["list[asyncio.Task[None]]"]:
-    """Tasks that end with the block; one that fails ends it."""
-    tasks: list[asyncio.Task[None]] = []
-    try:
-        yield tasks
-    finally:
-        failed = [
-            error
-            for task in tasks
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None
-        ]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for error in failed:
-            raise error
-
-
-def _run(main: Coroutine[None, None, None]) -> None:
-    loop = OrderedLoop()
-    try:
-        loop.run_until_complete(main)
-    finally:
-        cancel_all(loop)
-        loop.close()
+def _first(error: BaseException) -> BaseException:
+    """The first error in nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def random_topics(seed: int) -> Mapping[str, int]:
     """One seed; raises AssertionError if a promise is broken."""
-    counts: dict[str, int] = {}
+    loop, counts = OrderedLoop(), Counter[str]()
 
     async def live() -> None:
         story = Story(seeded(seed), seed)
         await story.run()
         counts.update(story.cluster.counts + story.cluster.weather.counts)
 
-    _run(live())
+    try:
+        loop.run_until_complete(live())
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+    finally:
+        cancel_all(loop)
+        loop.close()
     return counts

@@ -1,4 +1,4 @@
-"""Users of topics and operators of SPUs, who repeat what they asked for until an answer is clear."""
+"""Users of topics and operators of SPUs. They repeat a request until its outcome is clear."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -118,9 +118,7 @@ class TopicUser(Caller):
         if rng.random() < 0.2:
             factor = rng.randint(1, 2)
             rows = [rng.sample(CUSTOM_IDS, factor) for _ in range(rng.randint(1, 3))]
-            return Assigned(
-                tuple(AssignedPartition(at, tuple(row)) for at, row in enumerate(rows))
-            )
+            return Assigned(tuple(AssignedPartition(at, tuple(row)) for at, row in enumerate(rows)))
         return Computed(rng.randint(1, 4), rng.choice((1, 1, 2, 2, 3)), rng.random() < 0.5)
 
     async def _delete(self) -> None:
