@@ -152,7 +152,8 @@ def test_the_stored_forms_are_these() -> None:
     assert node_to_bytes(NODE) == (
         b'{"schema_number":1,"node_id":"node-1","host":"127.0.0.1","port":4000,'
         b'"journal_id":"journal-1","session":"","beat":0,"stopped":false,"over":false,'
-        b'"lease_s":0.0,"rack":"","proof":"","peer_host":"","peer_port":0}'
+        b'"lease_s":0.0,"rack":"","proof":"","peer_host":"","peer_port":0,'
+        b'"unregistered":false,"spu_group":""}'
     )
     assert placement_to_bytes(Placement(0, ("n",))) == (
         b'{"schema_number":5,"container":0,"replicas":["n"],"container_epoch":0,"log_id":"",'

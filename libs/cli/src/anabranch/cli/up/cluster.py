@@ -45,6 +45,7 @@ from anabranch.common.runtime.nats_target import NatsTarget
 
 READY_SECONDS_MAX = 90.0
 REDIS_SOCKET = "redis.sock"
+PROVISIONER_ENDS_S_MAX = 5.0
 SOCKET_PATH_SIZE_MAX = 100
 """Bytes; the kernel's limit is 107."""
 SHORT_PATH_SIZE_MAX = 50
@@ -260,8 +261,9 @@ async def _supervised(
             try:
                 yield
             finally:
-                if provisioning is not None:
+                if provisioning is not None:  # its client closes while NATS still runs
                     provisioning.cancel()
+                    await asyncio.wait({provisioning}, timeout=PROVISIONER_ENDS_S_MAX)
                 supervisor.request_stop()
                 await down.wait()
     except BaseExceptionGroup as failures:
