@@ -35,6 +35,7 @@ from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
 from kit.stream_log_scenario import random_stream_log
 from kit.table_scenario import random_tables
+from kit.topics.scenario import random_topics
 from kit.transaction_scenario import random_transactions
 from kit.view_scenario import random_view
 from kit.watermark_scenario import random_watermarks
@@ -61,6 +62,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "transactions": random_transactions,
     "retention": random_retention,
     "watermarks": random_watermarks,
+    "topics": random_topics,
 }
 """A scenario takes a seed and raises when a promise is broken; it may say what it counted. An error
 that is neither an AssertionError nor one of the project's is a fault of the simulation and ends

@@ -6,9 +6,18 @@ many writes nothing that it does takes effect any more.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from anabranch.common.contracts.objects import (
     CONSUMERS_BUCKET,
@@ -39,7 +48,7 @@ from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.cluster.objects.dispatcher import Dispatcher
 from anabranch.controller.cluster.topic_containers import TopicContainerTable
-from anabranch.controller.cluster.topics.backing import Backing
+from anabranch.controller.cluster.topics.backing import Backing, Streams
 from anabranch.controller.cluster.topics.doomed import DoomedStreams
 from anabranch.controller.cluster.topics.doomed_controller import DoomedController, DoomedInputs
 from anabranch.controller.cluster.topics.live_numbers import LiveNumbers
@@ -48,7 +57,7 @@ from anabranch.controller.cluster.topics.partition_controller import (
     PartitionInputs,
 )
 from anabranch.controller.cluster.topics.performing import Performer
-from anabranch.controller.cluster.topics.reconciler import Reconciler
+from anabranch.controller.cluster.topics.reconciler import Reconciler, Step
 from anabranch.controller.cluster.topics.shelf import Shelf
 from anabranch.controller.cluster.topics.spu_controller import SpuController
 from anabranch.controller.cluster.topics.topic_controller import TopicController, TopicInputs
@@ -148,6 +157,12 @@ class Leads:
         self.listeners.append(listener)
 
 
+class SeenStreams(Streams, Protocol):
+    """The backing streams as a controller knows them."""
+
+    def names(self) -> Iterable[str]: ...
+
+
 class NoRebalances:
     async def perform(self, *, dry_run: bool) -> RebalancePlan:
         return RebalancePlan(moves=())
@@ -159,7 +174,8 @@ class ControllerLife:
     def __init__(self, world: "TopicWorld", budget: Budget, strategy: str) -> None:
         self.world, self.budget, self.clock = world, budget, world.clock
         self.containment = Containment(self.clock, system_rng())
-        self.buckets = {name: Mortal(bucket, budget) for name, bucket in world.buckets.items()}
+        self.buckets = {name: self._bucket(name) for name in world.buckets}
+        self.streams = self._streams()
         self.dispatchers = {
             kind.bucket: Dispatcher(
                 kind, self.buckets[kind.bucket], self.clock, containment=self.containment
@@ -171,12 +187,34 @@ class ControllerLife:
         self.table = TopicContainerTable(self.buckets[CLUSTER_BUCKET], self.clock)
         self.doomed = DoomedStreams(self.buckets[DOOMED_BUCKET], self.clock)
         self.lead = Leads()
-        self.live = LiveNumbers(lambda: world.placements, self.clock)
-        self.backing = Backing(Commands(world.streams, budget), world.streams, self.clock)
+        self.live = LiveNumbers(self.placements, self.clock)
+        self.backing = Backing(Commands(world.streams, budget), self.streams, self.clock)
         self.topic_controller = self._topic_controller(strategy)
         self.partition_controller = self._partition_controller()
         self.reconcilers = self._reconcilers()
         self.desk = self._desk()
+
+    # --- what this controller sees -------------------------------------------------------------
+
+    def _bucket(self, name: str) -> ObjectStore:
+        return Mortal(self.world.buckets[name], self.budget)
+
+    def _streams(self) -> SeenStreams:
+        return self.world.streams
+
+    def placements(self) -> Mapping[int, Placement]:
+        """The placements as this controller knows them."""
+        return self.world.placements
+
+    def members(self) -> Mapping[str, bool]:
+        """Whether each store is live, as this controller knows it."""
+        return dict(self.world.live)
+
+    def drained(self) -> Collection[str]:
+        """The drained stores, as this controller knows them."""
+        return frozenset()
+
+    # --- its parts -----------------------------------------------------------------------------
 
     def store(self, bucket: str):  # type: ignore[no-untyped-def]
         return self.dispatchers[bucket].store
@@ -192,9 +230,9 @@ class ControllerLife:
             table=self.table,
             doomed=self.doomed,
             ready=lambda: True,
-            placements=lambda: self.world.placements,
+            placements=self.placements,
             log_homes=dict,
-            drained=frozenset,
+            drained=self.drained,
             strategy=strategy,
             counts_all=strategy == "least-loaded",
         )
@@ -208,7 +246,7 @@ class ControllerLife:
             partitions=self.partitions,
             topic_store=self.buckets[TOPICS_BUCKET],
             ready=lambda: True,
-            placements=lambda: self.world.placements,
+            placements=self.placements,
             out_of_storage=self.live.out_of_storage,
         )
         performer = self.performer(PARTITIONS_BUCKET)
@@ -221,18 +259,19 @@ class ControllerLife:
                 topics=self.topics,
                 topic_store=self.buckets[TOPICS_BUCKET],
                 consumers=self.buckets[CONSUMERS_BUCKET],
-                backing_streams=self.world.streams.names,
+                backing_streams=self.streams.names,
                 ready=lambda: True,
             ),
             self.backing,
             self.clock,
         )
-        spus = SpuController(self.spus, lambda: dict(self.world.live), self.performer(SPUS_BUCKET))
-        steps = {
+        spus = SpuController(self.spus, self.members, self.performer(SPUS_BUCKET))
+        steps: dict[str, Step] = {
             "spus": spus.step,
             "topics": self.topic_controller.step,
             "partitions": self.partition_controller.step,
             "doomed": doomed.step,
+            **self._more_steps(),
         }
         found = {
             name: Reconciler(
@@ -246,12 +285,16 @@ class ControllerLife:
                 source.on_change(reconciler.wake)
         return found
 
+    def _more_steps(self) -> Mapping[str, Step]:
+        """The steps of further controllers, by name."""
+        return {}
+
     def _desk(self) -> TopicDesk:
         changes = Changes()
         for store in (self.topics, self.partitions):
             store.on_change(changes.announce)
         shelves = [
-            Shelf(kind, self.store(kind.bucket), self.world.buckets[kind.bucket]) for kind in KINDS
+            Shelf(kind, self.store(kind.bucket), self._desk_bucket(kind.bucket)) for kind in KINDS
         ]
         spus, groups, topics, partitions = shelves
         return TopicDesk(
@@ -261,8 +304,8 @@ class ControllerLife:
             partitions=partitions,
             consumers=self.world.buckets[CONSUMERS_BUCKET],
             live=self.live,
-            placements=lambda: self.world.placements,
-            stream=self.world.streams.readable_stream,
+            placements=self.placements,
+            stream=self.streams.readable_stream,
             refused=dict,
             explain=lambda _container: (),
             rebalances=NoRebalances(),
@@ -270,6 +313,14 @@ class ControllerLife:
             clock=self.clock,
             ids=self.world.ids,
         )
+
+    def _desk_bucket(self, name: str) -> ObjectStore:
+        """The bucket as queries and actions use it."""
+        return self.world.buckets[name]
+
+    def _more_parts(self) -> Sequence[Callable[[], Coroutine[None, None, None]]]:
+        """What else is served as long as the controller lives."""
+        return ()
 
     def wake(self, *_given: object) -> None:
         """The stores or the placements have changed."""
@@ -290,7 +341,7 @@ class ControllerLife:
         self.world.lives.append(self)
         self.world.streams.folded.append(self.folded)
         parts = [one.serve for one in self.dispatchers.values()]
-        parts += [self.doomed.serve, self.table.serve]
+        parts += [self.doomed.serve, self.table.serve, *self._more_parts()]
         parts += [one.serve for one in self.reconcilers.values()]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(serve()) for serve in parts]
