@@ -299,18 +299,24 @@ async def test_more_actions_than_the_bound_are_refused(monkeypatch: pytest.Monke
     assert await bucket.list() == []
 
 
-async def test_a_reconciliation_decodes_only_what_has_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bucket = Bucket()
-    dispatcher = made(bucket)
+async def test_a_reconciliation_decodes_only_what_has_changed() -> None:
+    bucket, clock, decoded = Bucket(), SystemClock(), list[SpuSpec]()
+
+    def noted(spec: SpuSpec) -> SpuSpec:
+        decoded.append(spec)
+        return spec
+
+    kind = replace(SPU, spec_of=noted)
+    dispatcher = Dispatcher(kind, bucket, clock, containment=Containment(clock, system_rng()))
+    revision = await bucket.create("spu-1", SPU.to_bytes(spu(1)))
+    await bucket.create("spu-2", SPU.to_bytes(spu(2)))
+    bucket.is_deaf = True
     async with serving(dispatcher):
         await until(dispatcher, lambda: dispatcher.store.listed)
-        await dispatcher.perform([Apply(SPU, spu(1)), Apply(SPU, spu(2))])
-        await until(dispatcher, lambda: len(dispatcher.store.objects) == 2)
-        held, epoch = dispatcher.store.objects["spu-1"], dispatcher.store.epoch
+        decoded.clear()
+        await bucket.update("spu-1", SPU.to_bytes(spu(7)), revision)
 
         dispatcher.reconcile()
-        await until(dispatcher, lambda: dispatcher.store.epoch > epoch)
+        await until(dispatcher, lambda: dispatcher.store.objects["spu-1"].spec == SpuSpec(7))
 
-        assert dispatcher.store.objects["spu-1"] is held
+    assert decoded == [SpuSpec(7)]
