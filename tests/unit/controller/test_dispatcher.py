@@ -297,3 +297,20 @@ async def test_more_actions_than_the_bound_are_refused(monkeypatch: pytest.Monke
     with pytest.raises(Overloaded):
         await made(bucket).perform([Apply(SPU, spu(1)), Apply(SPU, spu(2))])
     assert await bucket.list() == []
+
+
+async def test_a_reconciliation_decodes_only_what_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket = Bucket()
+    dispatcher = made(bucket)
+    async with serving(dispatcher):
+        await until(dispatcher, lambda: dispatcher.store.listed)
+        await dispatcher.perform([Apply(SPU, spu(1)), Apply(SPU, spu(2))])
+        await until(dispatcher, lambda: len(dispatcher.store.objects) == 2)
+        held, epoch = dispatcher.store.objects["spu-1"], dispatcher.store.epoch
+
+        dispatcher.reconcile()
+        await until(dispatcher, lambda: dispatcher.store.epoch > epoch)
+
+        assert dispatcher.store.objects["spu-1"] is held

@@ -184,9 +184,15 @@ class Dispatcher(Generic[S, T]):
         self._synced = self._begun
 
     def _read(self, found: StoredObject) -> Change[S, T]:
-        """The change that the watch reports; damage and defects are logged and contained."""
+        """The change that the watch reports; damage and defects are logged and contained.
+
+        An object of the revision that the mirror has is not decoded again.
+        """
         if not found.value:
             return Gone(found.key, found.revision)
+        held = self.store.objects.get(found.key)
+        if held is not None and held.revision == found.revision:
+            return held
         with self._containment.contained(JOB, f"{self.kind.word} {found.key}", park_at=0):
             try:
                 return self.kind.from_stored(found)

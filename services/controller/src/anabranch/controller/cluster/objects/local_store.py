@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from anabranch.common.model.objects import ClusterObject
+from anabranch.controller.cluster.objects.sharing import SharedValues
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -152,6 +153,7 @@ class LocalStore(Generic[S, T]):
         self._deletions: dict[str, int] = {}
         """The revisions of the deletions since the last `sync_all`, by key."""
         self._damaged: dict[str, int] = {}
+        self._shared = SharedValues()
         self._epoch = 0
         self._fence = 0
         self._revision = 0
@@ -260,11 +262,12 @@ class LocalStore(Generic[S, T]):
         if self._damaged.get(new.key, 0) < new.revision:
             self._damaged.pop(new.key, None)
         held = self._held.get(new.key)
+        if held is not None and new.revision <= held.object.revision:
+            return
+        new = self._shared.object(new)
         if held is None:
             self._held[new.key] = _Held(new, epoch, epoch, epoch)
             counter.added += 1
-        elif new.revision <= held.object.revision:
-            return
         else:
             self._compare(held, new, epoch, counter)
             self._forget_child(held.object)

@@ -41,7 +41,7 @@ class ContainerCircumstances:
 
     def whereabouts(self, number: int) -> Whereabouts:
         """See `Circumstances`."""
-        index = self.index.get(number)
+        index = self.index.find(number)
         tiered = (index.tiered_length, index.sealed_in_tier_two) if index else (0, False)
         return Whereabouts(self.container, self.container_epoch, *tiered)
 

@@ -137,7 +137,7 @@ class Applied:
             self.index.merge(number, source.number, events_before)
 
     def _untiered_of(self, number: int | None) -> int:
-        index = None if number is None else self.index.get(number)
+        index = None if number is None else self.index.find(number)
         return 0 if index is None else index.untiered
 
     def _number_before(self, operation: Operation) -> int | None:
@@ -223,8 +223,9 @@ class Applied:
         )
 
     def _cut(self, state: SegmentState) -> SegmentCut:
-        index = self.index.get(state.number)
-        assert index is not None
+        index = self.index.find(state.number)
+        if index is None:  # It is new, and has no bytes.
+            return SegmentCut(state, ())
         return SegmentCut(state, index.runs(), index.adopted)
 
     def end_flush(self, cut: ContainerCut, tiered: Sequence[TieredExtents] | None) -> int:
@@ -246,9 +247,10 @@ class Applied:
                 self.untiered -= self.index.add_tiered(found.segment_number, found.extents)
                 self.index.replace(found.segment_number, found.replaced)
             for segment in cut.segments:
-                index = self.index.get(segment.state.number)
+                number, sealed = segment.state.number, segment.state.sealed
+                index = self.index.get(number) if sealed else self.index.find(number)
                 if index is not None:
                     index.recorded(segment.adopted)
-                    index.sealed_in_tier_two = segment.state.sealed
+                    index.sealed_in_tier_two = sealed
         self.index.end_flush()
         return before - self.untiered

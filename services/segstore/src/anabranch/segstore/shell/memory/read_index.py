@@ -21,6 +21,8 @@ class ReadIndex:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._segments: dict[int, SegmentIndex] = {}
+        self._empty: set[int] = set()
+        """New segments that have no index yet, because an index costs memory also without bytes."""
         self._frame: dict[int, Piece] = {}
         self._flush = FlushUnderWay()
         self._truncated: set[int] = set()
@@ -30,8 +32,8 @@ class ReadIndex:
         """Merged since then: number → (target's number, place there)."""
 
     def open_segment(self, number: int) -> None:
-        """Add a new, empty segment."""
-        self._segments[number] = SegmentIndex(number, self._cache, self._flush)
+        """Add a new, empty segment. Its first use makes its index."""
+        self._empty.add(number)
 
     def load(self, state: SegmentState, extents: Iterable[TieredExtent]) -> None:
         """Add a segment as tier 2 holds it."""
@@ -48,6 +50,9 @@ class ReadIndex:
 
     def evict(self, number: int) -> None:
         """Give the segment's memory back. Tier 2 has all of it, so it can be loaded again."""
+        if number in self._empty:
+            self._empty.remove(number)
+            return
         index = self._segments.pop(number)
         assert index.tiered
         index.drop()
@@ -56,7 +61,7 @@ class ReadIndex:
         self, operation: AppendOperation, address: LogAddress, frame_offset: int
     ) -> None:
         """Add an append of the frame at `address`; `end_frame` must follow the frame's last one."""
-        index = self._segments[operation.number]
+        index = self._of(operation.number)
         piece = self._frame.get(operation.number)
         if piece is None:
             piece = self._frame[operation.number] = index.new_piece(address)
@@ -77,7 +82,7 @@ class ReadIndex:
     def truncate(self, number: int, start: int) -> None:
         """Move the segment's start to `start`."""
         self._end_piece(number)
-        self._segments[number].truncate(start)
+        self._of(number).truncate(start)
         if self._flush.under_way:
             self._truncated.add(number)
 
@@ -86,7 +91,8 @@ class ReadIndex:
         and remove the source."""
         self._end_piece(number)
         self._end_piece(source)
-        target, merged = self._segments[number], self._segments.pop(source)
+        target, merged = self._of(number), self._of(source)
+        del self._segments[source]
         if self._flush.under_way:
             self._moved[source] = (number, MergedAt(target.length, events_before))
         target.absorb(merged.hand_over(), events_before)
@@ -94,7 +100,8 @@ class ReadIndex:
     def remove(self, number: int) -> None:
         """Remove a deleted segment."""
         self._end_piece(number)
-        index = self._segments.pop(number)
+        index = self._of(number)
+        del self._segments[number]
         if self._flush.under_way:
             self._retired[number] = index
         else:
@@ -169,15 +176,32 @@ class ReadIndex:
     def _as_flushed(self, number: int) -> tuple[SegmentIndex, int]:
         """(the index that now has the bytes that the segment had then, their offset there)."""
         owner, base = self._owner(number)
-        return self._segments.get(owner) or self._retired[owner], base.offset
+        return self.get(owner) or self._retired[owner], base.offset
 
     def get(self, number: int) -> SegmentIndex | None:
-        """The segment's index, unless it is gone."""
+        """The segment's index, unless it is gone. It makes that of a new segment: see `find`."""
+        found = self._segments.get(number)
+        if found is None and number in self._empty:
+            return self._begun(number)
+        return found
+
+    def find(self, number: int) -> SegmentIndex | None:
+        """The segment's index; None if the segment is gone, or is new and has had no bytes."""
         return self._segments.get(number)
+
+    def _of(self, number: int) -> SegmentIndex:
+        return self._segments.get(number) or self._begun(number)
+
+    def _begun(self, number: int) -> SegmentIndex:
+        """Make the index of a new segment."""
+        self._empty.remove(number)
+        index = self._segments[number] = SegmentIndex(number, self._cache, self._flush)
+        return index
 
     def clear(self) -> None:
         """Give all memory back, because the container ends."""
         for index in self._segments.values():
             index.drop()
         self._segments.clear()
+        self._empty.clear()
         self.end_flush()
