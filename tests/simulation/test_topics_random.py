@@ -37,3 +37,10 @@ def test_a_run_of_topics_has_every_kind_of_trouble() -> None:
 @pytest.mark.parametrize("seed", [2])
 def test_a_run_of_topics_is_the_same_for_the_same_seed(seed: int) -> None:
     assert random_topics(seed) == random_topics(seed)
+
+
+@pytest.mark.parametrize("seed", [246, 354])
+def test_a_run_that_once_broke_a_promise_keeps_it(seed: int) -> None:
+    """A leader that lags behind marked the partitions of a topic's next life, and forgot the doom
+    of a topic that it had not seen."""
+    random_topics(seed)

@@ -30,7 +30,7 @@ from anabranch.common.model.objects import (
 )
 from anabranch.common.model.topics import CONTAINER_LIMIT, TopicName
 from anabranch.controller.domain.cluster import dooming, partitions, topics
-from anabranch.controller.domain.cluster.actions import Action, UpdateStatus
+from anabranch.controller.domain.cluster.actions import Action, MarkDeleting, UpdateStatus
 from anabranch.controller.domain.cluster.backing import BackingState, GrowBacking, StreamView
 from anabranch.controller.domain.cluster.partitions import PartitionWorld
 from anabranch.controller.domain.cluster.topics import TopicPlan, TopicWorld
@@ -156,6 +156,15 @@ def test_without_container_numbers_a_topic_waits_for_resources() -> None:
     assert statuses(plan)["one"].resolution is TopicResolution.INSUFFICIENT_RESOURCES
     assert "no container number is left" in statuses(plan)["one"].reason
     assert plan.containers is None
+
+
+def test_a_deletion_leaves_the_partitions_of_the_next_topic_of_its_name_alone() -> None:
+    gone = replace(topic("one", PROVISIONED), deleting=True)
+    next_one = replace(partition("one-0"), incarnation="another-life")
+    seen = replace(world(gone), partitions=(next_one,), doomed=frozenset({INCARNATION}))
+
+    marked = [one for one in topics.reduce(seen).actions if isinstance(one, MarkDeleting)]
+    assert marked == []
 
 
 def test_a_plan_without_changes_is_empty() -> None:

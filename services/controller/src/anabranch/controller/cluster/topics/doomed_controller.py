@@ -5,7 +5,7 @@ forget the named consumers of the incarnation, forget the doom. `domain/cluster/
 table.
 
 A stream seems to be an orphan while its topic was not seen yet, so its topic is read from the
-object store before it is doomed.
+object store before it is doomed, and before a doom is forgotten.
 """
 
 from collections.abc import Callable, Iterable
@@ -79,14 +79,21 @@ class DoomedController:
         }
         plan = dooming.reduce(dooms, views, now_ms=self._clock.now_ms())
         await self._backing.perform(plan.commands)
-        present = self._present()
+        topics_of = {doom.incarnation: TopicName(doom.topic) for doom in dooms}
         for incarnation in plan.forgotten:
-            if incarnation in present:
-                continue  # the topic goes only while its stream is doomed
-            await self._forget_consumers(incarnation)
-            await inputs.doomed.forget(incarnation)
-            _log.info("a topic's stream is gone", incarnation=incarnation)
+            await self._forget(Doom(topics_of[incarnation], incarnation))
         return AGAIN_S
+
+    async def _forget(self, doom: Doom) -> None:
+        """Forget the doom whose stream is gone, unless its topic exists, also if unseen."""
+        inputs = self._inputs
+        if doom.incarnation in self._present() or doom.topic in inputs.topics.damaged:
+            return  # the topic goes only while its stream is doomed
+        if await self._has_topic(doom):
+            return
+        await self._forget_consumers(doom.incarnation)
+        await inputs.doomed.forget(doom.incarnation)
+        _log.info("a topic's stream is gone", incarnation=doom.incarnation)
 
     async def _orphans(self) -> list[Doom]:
         """The streams that no topic has, according to the object store."""

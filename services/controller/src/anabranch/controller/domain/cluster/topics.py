@@ -263,7 +263,10 @@ class _Planner:
         if topic.incarnation not in self._world.doomed:
             self._dooms.append(Doom(TopicName(topic.key), topic.incarnation))
             return
-        partitions = self._partitions[topic.key]
+        # Topics and partitions are seen apart: those of the next topic may be here already.
+        partitions = [
+            one for one in self._partitions[topic.key] if one.incarnation == topic.incarnation
+        ]
         self._actions.extend(
             MarkDeleting(PARTITION, partition) for partition in partitions if not partition.deleting
         )
