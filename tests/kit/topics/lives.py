@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.common.contracts.objects import SPU_GROUPS_BUCKET, SPUS_BUCKET, TOPICS_BUCKET
+from anabranch.common.contracts.objects import SPU_GROUPS_BUCKET, SPUS_BUCKET
 from anabranch.common.contracts.subjects import CLUSTER_BUCKET
 from anabranch.common.eventsourcing.ports import ObjectStore
 from anabranch.common.model.cluster import Placement
@@ -54,9 +54,7 @@ class StormyLife(ControllerLife):
         self._drains.on_change(self.wake)
 
     def _faulty(self, world: "Cluster", name: str) -> ObjectStore:
-        inner = FaultyBucket(
-            world.buckets[name], world.weather, self.number, may_be_late=name != TOPICS_BUCKET
-        )
+        inner = FaultyBucket(world.buckets[name], world.weather, self.number)
         return Mortal(inner, self.mortality)
 
     def _bucket(self, name: str) -> ObjectStore:

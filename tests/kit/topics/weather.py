@@ -53,16 +53,12 @@ class Weather:
 
 
 class FaultyBucket:
-    """An `ObjectStore` as one controller reaches it. `may_be_late`: whether a creation may take
-    effect after the caller was told that its outcome is unknown."""
+    """An `ObjectStore` as one controller reaches it."""
 
-    def __init__(
-        self, inner: ObjectStore, weather: Weather, controller: int, *, may_be_late: bool
-    ) -> None:
+    def __init__(self, inner: ObjectStore, weather: Weather, controller: int) -> None:
         self._inner = inner
         self._weather = weather
         self._controller = controller
-        self._may_be_late = may_be_late
 
     async def get(self, key: str) -> StoredObject | None:
         await self._reach()
@@ -73,7 +69,7 @@ class FaultyBucket:
         return await self._inner.list()
 
     async def create(self, key: str, value: bytes) -> int:
-        return await self._write(lambda: self._inner.create(key, value), is_new=True)
+        return await self._write(lambda: self._inner.create(key, value))
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
         return await self._write(lambda: self._inner.update(key, value, revision))
@@ -83,7 +79,6 @@ class FaultyBucket:
 
     async def write_all(self, writes: Sequence[ObjectWrite]) -> Sequence[int | None]:
         rng = self._weather.rng
-        is_new = any(not write.revision for write in writes)
 
         async def perform() -> Sequence[int | None]:
             return await self._inner.write_all(writes)
@@ -92,7 +87,7 @@ class FaultyBucket:
             chosen = [write for write in writes if rng.random() < 0.5]
             return await self._inner.write_all(chosen) if chosen else []
 
-        return await self._write(perform, some, is_new=is_new)
+        return await self._write(perform, some)
 
     async def watch(self) -> AsyncIterator[StoredObject | None]:
         weather = self._weather
@@ -118,8 +113,6 @@ class FaultyBucket:
         self,
         perform: Callable[[], Awaitable[T]],
         some: Callable[[], Awaitable[T]] | None = None,
-        *,
-        is_new: bool = False,
     ) -> T:
         weather = self._weather
         await self._reach()
@@ -127,7 +120,7 @@ class FaultyBucket:
             if some is not None:
                 await some()
             raise OutcomeUnknown("no answer from the object store")
-        if (self._may_be_late or not is_new) and weather.happens(weather.late, "late writes"):
+        if weather.happens(weather.late, "late writes"):
             asyncio.get_running_loop().call_later(
                 weather.rng.random() * LATE_S_MAX, _perform_now, perform
             )

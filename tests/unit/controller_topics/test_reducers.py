@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.common.contracts.objects import (
+    TOPIC,
     Doomed,
     TopicContainer,
     TopicContainers,
@@ -186,6 +187,13 @@ def test_a_stream_that_changes_gets_no_command(state: BackingState) -> None:
     )
 
     assert topics.reduce(there).commands == ()
+
+
+def test_a_topic_that_was_created_after_its_stream_was_deleted_is_deleted_again() -> None:
+    late = pending("t")
+    streams = {INCARNATION: StreamView(BackingState.DELETED)}
+    plan = topics.reduce(replace(world(late), streams=streams))
+    assert plan == TopicPlan(actions=(MarkDeleting(TOPIC, late),))
 
 
 def test_a_growth_names_the_containers_of_the_new_partitions() -> None:

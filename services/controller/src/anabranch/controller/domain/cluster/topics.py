@@ -13,6 +13,8 @@
     provisioned             the spec has more partitions than    pending; the old rows stay
                               the map
     any                     its deletion was asked for           deleting
+    any                     its backing stream was deleted       it is marked for deletion: its
+                                                                 creation took effect late
 
 A topic with a map has partitions and a backing stream in every status. The plan creates the
 partitions that are missing, and asks for the backing stream until it is as the map says. The order
@@ -147,6 +149,9 @@ class _Planner:
         if topic.deleting:
             self._delete(topic)
             return
+        if self._stream_of(topic).state is BackingState.DELETED:
+            self._actions.append(MarkDeleting(TOPIC, topic))
+            return
         status = self._next_status(topic)
         if status != topic.status:
             self._actions.append(UpdateStatus(TOPIC, topic, status))
@@ -160,6 +165,9 @@ class _Planner:
         return TopicPlan(
             containers, tuple(self._dooms), tuple(self._actions), tuple(self._commands)
         )
+
+    def _stream_of(self, topic: Topic) -> StreamView:
+        return self._world.streams.get(topic.incarnation, ABSENT)
 
     def _next_status(self, topic: Topic) -> TopicStatus:
         status, spec = topic.status, topic.spec
