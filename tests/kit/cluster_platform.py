@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from anabranch.common.model.cluster import LogCopy, Placement, PlacementState
 from anabranch.common.model.objects import SpuType
-from anabranch.controller.domain.cluster.backing import (
+from anabranch.controller.domain.cluster.objects.backing import (
     BackingCommand,
     BackingState,
     CreateBacking,
@@ -17,7 +17,7 @@ from anabranch.controller.domain.cluster.backing import (
     SealBacking,
     StreamView,
 )
-from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
+from anabranch.controller.domain.cluster.objects.topic_containers import nodes_by_container
 from kit.cluster_story import ClusterStory
 
 

@@ -46,18 +46,18 @@ from anabranch.common.model.objects import (
     TopicSpec,
     TopicStatus,
 )
-from anabranch.controller.domain.cluster import dooming, groups, partitions, spus, topics
-from anabranch.controller.domain.cluster.actions import (
+from anabranch.controller.domain.cluster.objects import dooming, groups, partitions, spus, topics
+from anabranch.controller.domain.cluster.objects.actions import (
     Action,
 )
-from anabranch.controller.domain.cluster.backing import (
+from anabranch.controller.domain.cluster.objects.backing import (
     BackingCommand,
     BackingState,
     CreateBacking,
     GrowBacking,
     StreamView,
 )
-from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
+from anabranch.controller.domain.cluster.objects.topic_containers import nodes_by_container
 
 PASSES_MAX = 10
 

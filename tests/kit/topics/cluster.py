@@ -7,8 +7,8 @@ from anabranch.common.contracts.cluster import DRAINS_KEY, StoredDrains
 from anabranch.common.contracts.subjects import CLUSTER_BUCKET
 from anabranch.common.model.objects import SpuType
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.controller.domain.cluster.assignment.strategies import STRATEGIES
-from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
+from anabranch.controller.domain.cluster.objects.assignment.strategies import STRATEGIES
+from anabranch.controller.domain.cluster.objects.topic_containers import nodes_by_container
 from kit.rng import Random
 from kit.topic_world import BUCKETS, TopicWorld
 from kit.topics.lives import StormyLife

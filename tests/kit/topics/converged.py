@@ -26,7 +26,7 @@ from anabranch.common.model.objects import (
 )
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.topics import container_in, partition_key, topic_of
-from anabranch.controller.domain.cluster import groups
+from anabranch.controller.domain.cluster.objects import groups
 from kit.topics.cluster import Cluster
 from kit.topics.lives import StormyLife
 from kit.topics.users import TopicUser

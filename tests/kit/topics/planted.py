@@ -16,9 +16,9 @@ from anabranch.controller.cluster.topics.live_numbers import LiveNumbers
 from anabranch.controller.cluster.topics.partition_controller import PartitionController
 from anabranch.controller.cluster.topics.shelf import Shelf
 from anabranch.controller.cluster.topics.topic_controller import TopicController
-from anabranch.controller.domain.cluster.actions import Action
-from anabranch.controller.domain.cluster.dooming import Doom
-from anabranch.controller.domain.cluster.topics import TopicPlan, _Planner
+from anabranch.controller.domain.cluster.objects.actions import Action
+from anabranch.controller.domain.cluster.objects.dooming import Doom
+from anabranch.controller.domain.cluster.objects.topics import TopicPlan, _Planner
 
 
 def deletes_lost_with_the_watch() -> AbstractContextManager[object]:

@@ -26,7 +26,7 @@ from anabranch.common.contracts.subjects import CLUSTER_BUCKET
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import Partition, Spu, Topic
-from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
+from anabranch.controller.domain.cluster.objects.topic_containers import nodes_by_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ from anabranch.common.model.objects import (
     TopicSpec,
 )
 from anabranch.common.model.topics import INCARNATION_LENGTH
-from anabranch.controller.domain.cluster.topic_checks import grown
+from anabranch.controller.domain.cluster.objects.topic_checks import grown
 from anabranch.controller.handlers.topics import spu_actions, topic_actions
 from anabranch.controller.handlers.topics.topic_actions import (
     add_partitions,

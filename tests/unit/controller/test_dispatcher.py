@@ -19,7 +19,7 @@ from anabranch.common.runtime.ids import system_rng
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.cluster.objects import dispatcher as tested
 from anabranch.controller.cluster.objects.dispatcher import Dispatcher, Outcome, Result, judged
-from anabranch.controller.domain.cluster.actions import (
+from anabranch.controller.domain.cluster.objects.actions import (
     Apply,
     DeleteFinal,
     MarkDeleting,

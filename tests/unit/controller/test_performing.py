@@ -12,7 +12,7 @@ from anabranch.common.workflow.containment import Containment
 from anabranch.controller.cluster.objects.dispatcher import Dispatcher
 from anabranch.controller.cluster.topics.containing import reduced
 from anabranch.controller.cluster.topics.performing import Performer
-from anabranch.controller.domain.cluster.actions import Apply, UpdateStatus
+from anabranch.controller.domain.cluster.objects.actions import Apply, UpdateStatus
 from kit.virtual_time import VirtualClock, run_virtual
 
 ONLINE = SpuStatus(SpuResolution.ONLINE)

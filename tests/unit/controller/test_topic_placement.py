@@ -14,6 +14,7 @@ from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.model.cluster import JETSTREAM, REPLICATED, LogCopy, Placement, PlacementState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.controller.cluster.topic_containers import TopicContainerTable
+from anabranch.controller.domain.cluster.objects.topic_containers import ContainerAllocation
 from anabranch.controller.domain.cluster.placement import assign
 from anabranch.controller.domain.cluster.placement_actions import (
     Create,
@@ -26,7 +27,6 @@ from anabranch.controller.domain.cluster.placement_actions import (
     SetReplicas,
     StoreView,
 )
-from anabranch.controller.domain.cluster.topic_containers import ContainerAllocation
 from kit.cluster_world import ClusterWorld, RunningController, desk_of, in_a_world
 
 FIRST = 1024

@@ -3,10 +3,13 @@
 import pytest
 
 from anabranch.common.model.objects import AssignedPartition, TopicResolution
-from anabranch.controller.domain.cluster.assignment import least_loaded, manual, round_robin
-from anabranch.controller.domain.cluster.assignment.round_robin import diagonal
-from anabranch.controller.domain.cluster.assignment.strategies import DEFAULT_STRATEGY, STRATEGIES
-from anabranch.controller.domain.cluster.assignment.values import (
+from anabranch.controller.domain.cluster.objects.assignment import least_loaded, manual, round_robin
+from anabranch.controller.domain.cluster.objects.assignment.round_robin import diagonal
+from anabranch.controller.domain.cluster.objects.assignment.strategies import (
+    DEFAULT_STRATEGY,
+    STRATEGIES,
+)
+from anabranch.controller.domain.cluster.objects.assignment.values import (
     NOTHING_EXISTS,
     AssignedMap,
     Candidate,

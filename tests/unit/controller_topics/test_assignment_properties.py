@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.controller.domain.cluster.assignment import least_loaded, round_robin
-from anabranch.controller.domain.cluster.assignment.strategies import STRATEGIES
-from anabranch.controller.domain.cluster.assignment.values import (
+from anabranch.controller.domain.cluster.objects.assignment import least_loaded, round_robin
+from anabranch.controller.domain.cluster.objects.assignment.strategies import STRATEGIES
+from anabranch.controller.domain.cluster.objects.assignment.values import (
     NOTHING_EXISTS,
     AssignedMap,
     Candidate,

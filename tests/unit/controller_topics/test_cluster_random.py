@@ -10,9 +10,9 @@ from anabranch.common.model.objects import (
     SpuType,
     TopicResolution,
 )
-from anabranch.controller.domain.cluster.backing import BackingState
-from anabranch.controller.domain.cluster.dooming import FORGET_ABSENT_MS
-from anabranch.controller.domain.cluster.groups import ids_of
+from anabranch.controller.domain.cluster.objects.backing import BackingState
+from anabranch.controller.domain.cluster.objects.dooming import FORGET_ABSENT_MS
+from anabranch.controller.domain.cluster.objects.groups import ids_of
 from kit.cluster_platform import ClusterPlatform
 from kit.cluster_story import ClusterStory
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.controller.domain.cluster.rebalance import ContainerMove, Spread, plan
+from anabranch.controller.domain.cluster.objects.rebalance import ContainerMove, Spread, plan
 
 Rows = dict[int, tuple[int, ...]]
 

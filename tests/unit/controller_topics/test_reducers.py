@@ -30,11 +30,15 @@ from anabranch.common.model.objects import (
     TopicStatus,
 )
 from anabranch.common.model.topics import CONTAINER_LIMIT, TopicName
-from anabranch.controller.domain.cluster import dooming, partitions, topics
-from anabranch.controller.domain.cluster.actions import Action, MarkDeleting, UpdateStatus
-from anabranch.controller.domain.cluster.backing import BackingState, GrowBacking, StreamView
-from anabranch.controller.domain.cluster.partitions import PartitionWorld
-from anabranch.controller.domain.cluster.topics import TopicPlan, TopicWorld
+from anabranch.controller.domain.cluster.objects import dooming, partitions, topics
+from anabranch.controller.domain.cluster.objects.actions import Action, MarkDeleting, UpdateStatus
+from anabranch.controller.domain.cluster.objects.backing import (
+    BackingState,
+    GrowBacking,
+    StreamView,
+)
+from anabranch.controller.domain.cluster.objects.partitions import PartitionWorld
+from anabranch.controller.domain.cluster.objects.topics import TopicPlan, TopicWorld
 
 INCARNATION = "0123456789ab"
 PROVISIONED = TopicStatus(TopicResolution.PROVISIONED, "", ((1,),), (1024,))

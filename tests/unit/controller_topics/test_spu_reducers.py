@@ -15,9 +15,9 @@ from anabranch.common.model.objects import (
     SpuStatus,
     SpuType,
 )
-from anabranch.controller.domain.cluster import groups, spus
-from anabranch.controller.domain.cluster.actions import Apply, DeleteFinal, UpdateStatus
-from anabranch.controller.domain.cluster.groups import Drain, GroupPlan
+from anabranch.controller.domain.cluster.objects import groups, spus
+from anabranch.controller.domain.cluster.objects.actions import Apply, DeleteFinal, UpdateStatus
+from anabranch.controller.domain.cluster.objects.groups import Drain, GroupPlan
 
 NEW = SpuStatus()
 RESERVED = SpuGroupStatus(SpuGroupResolution.RESERVED)

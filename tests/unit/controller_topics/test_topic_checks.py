@@ -11,7 +11,7 @@ from anabranch.common.model.objects import (
     Deduplication,
     TopicSpec,
 )
-from anabranch.controller.domain.cluster.topic_checks import fault_of, grown, require_valid
+from anabranch.controller.domain.cluster.objects.topic_checks import fault_of, grown, require_valid
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from anabranch.common.contracts.objects import TopicContainer, TopicContainers
 from anabranch.common.model.cluster import Placement
 from anabranch.common.model.topics import CONTAINER_LIMIT, TOPIC_CONTAINER_MIN
-from anabranch.controller.domain.cluster.topic_containers import (
+from anabranch.controller.domain.cluster.objects.topic_containers import (
     ContainerAllocation,
     moved,
     nodes_by_container,

@@ -25,7 +25,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.runtime.clock import Clock
-from anabranch.controller.domain.cluster.topic_containers import nodes_by_container
+from anabranch.controller.domain.cluster.objects.topic_containers import nodes_by_container
 
 RETRY_S = 1.0
 

@@ -50,8 +50,8 @@ from anabranch.controller.cluster.topics.reconciler import Reconciler, Step
 from anabranch.controller.cluster.topics.shelf import Shelf
 from anabranch.controller.cluster.topics.spu_controller import SpuController
 from anabranch.controller.cluster.topics.topic_controller import TopicController, TopicInputs
-from anabranch.controller.domain.cluster.groups import ids_of
 from anabranch.controller.domain.cluster.liveness import Kind
+from anabranch.controller.domain.cluster.objects.groups import ids_of
 from anabranch.controller.domain.kinds import STREAMS
 from anabranch.controller.handlers.desk.topics import Changes, TopicDesk
 from anabranch.controller.handlers.topics.spu_actions import register_spu

@@ -38,7 +38,7 @@ from anabranch.common.model.objects import ClusterObject
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.containment import JOB, Containment
 from anabranch.controller.cluster.objects.local_store import Change, Damaged, Gone, LocalStore
-from anabranch.controller.domain.cluster.actions import Action, Apply
+from anabranch.controller.domain.cluster.objects.actions import Action, Apply
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from anabranch.common.model.topics import (
 )
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.workflow.bounded import for_each
-from anabranch.controller.domain.cluster.backing import (
+from anabranch.controller.domain.cluster.objects.backing import (
     ABSENT,
     BackingCommand,
     BackingState,

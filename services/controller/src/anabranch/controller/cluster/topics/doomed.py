@@ -12,7 +12,7 @@ from anabranch.common.contracts.objects import Doomed, record_from
 from anabranch.common.errors import Corrupt, ObjectExists, Retry, RevisionConflict
 from anabranch.common.eventsourcing.ports import ObjectStore, StoredObject
 from anabranch.common.runtime.clock import Clock
-from anabranch.controller.domain.cluster.dooming import Doom
+from anabranch.controller.domain.cluster.objects.dooming import Doom
 
 RETRY_S = 1.0
 

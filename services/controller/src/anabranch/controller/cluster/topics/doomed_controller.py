@@ -1,8 +1,8 @@
 """Drives doomed backing streams to their end, and dooms those that no topic has.
 
 Wakes on: dooms that come, folds of backing streams, the reconcile timer. Order: seal, delete,
-forget the named consumers of the incarnation, forget the doom. `domain/cluster/dooming.py` has the
-table.
+forget the named consumers of the incarnation, forget the doom. The table is in
+`domain/cluster/objects/dooming.py`.
 
 A stream seems to be an orphan while its topic was not seen yet, so its topic is read from the
 object store before it is doomed, and before a doom is forgotten.
@@ -23,9 +23,9 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.controller.cluster.objects.local_store import LocalStore
 from anabranch.controller.cluster.topics.backing import AGAIN_S, Backing
 from anabranch.controller.cluster.topics.doomed import DoomedStreams
-from anabranch.controller.domain.cluster import dooming
-from anabranch.controller.domain.cluster.backing import StreamView
-from anabranch.controller.domain.cluster.dooming import Doom
+from anabranch.controller.domain.cluster.objects import dooming
+from anabranch.controller.domain.cluster.objects.backing import StreamView
+from anabranch.controller.domain.cluster.objects.dooming import Doom
 
 _log = structlog.get_logger(__name__)
 

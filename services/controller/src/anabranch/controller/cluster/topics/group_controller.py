@@ -12,8 +12,8 @@ from anabranch.common.contracts.queries import DrainChange, DrainStore, UndrainS
 from anabranch.common.model.objects import SpuGroupSpec, SpuGroupStatus, SpuSpec, SpuStatus
 from anabranch.controller.cluster.objects.local_store import LocalStore
 from anabranch.controller.cluster.topics.performing import Performer
-from anabranch.controller.domain.cluster import groups
-from anabranch.controller.domain.cluster.groups import Drain
+from anabranch.controller.domain.cluster.objects import groups
+from anabranch.controller.domain.cluster.objects.groups import Drain
 
 
 class DrainMarks(Protocol):

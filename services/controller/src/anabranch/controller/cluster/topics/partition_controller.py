@@ -1,7 +1,7 @@
 """The partition controller: writes leader, live replicas and resolution, on transitions.
 
 Wakes on: changes of partitions, topics, SPUs and placements, folds of backing streams, stores whose
-storage is used up, the reconcile timer. `domain/cluster/partitions.py` has the transitions.
+storage is used up, the reconcile timer. `domain/cluster/objects/partitions.py` has the transitions.
 
 A partition of a topic that this controller does not see is deleted only after the topic was read
 from the object store, because the topics are watched apart from the partitions. The partitions of a
@@ -30,9 +30,9 @@ from anabranch.controller.cluster.topics.backing import Backing
 from anabranch.controller.cluster.topics.containing import reduced
 from anabranch.controller.cluster.topics.inputs import Seen, SeenPlacements, Touched
 from anabranch.controller.cluster.topics.performing import Performer
-from anabranch.controller.domain.cluster import partitions
-from anabranch.controller.domain.cluster.actions import Action, DeleteFinal
-from anabranch.controller.domain.cluster.partitions import PartitionWorld
+from anabranch.controller.domain.cluster.objects import partitions
+from anabranch.controller.domain.cluster.objects.actions import Action, DeleteFinal
+from anabranch.controller.domain.cluster.objects.partitions import PartitionWorld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from anabranch.common.contracts.objects import ObjectKind
 from anabranch.common.errors import OutcomeUnknown
 from anabranch.controller.cluster.objects.dispatcher import Outcome, Result
-from anabranch.controller.domain.cluster.actions import Action
+from anabranch.controller.domain.cluster.objects.actions import Action
 
 SETTLE_S_MAX = 5.0
 

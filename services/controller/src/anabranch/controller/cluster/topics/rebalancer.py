@@ -44,9 +44,9 @@ from anabranch.common.model.objects import (
 from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
 from anabranch.common.runtime.clock import Clock
 from anabranch.controller.cluster.objects.local_store import LocalStore
-from anabranch.controller.domain.cluster import rebalance, rebalance_steps
-from anabranch.controller.domain.cluster.rebalance import Spread
-from anabranch.controller.domain.cluster.topic_containers import moved
+from anabranch.controller.domain.cluster.objects import rebalance, rebalance_steps
+from anabranch.controller.domain.cluster.objects.rebalance import Spread
+from anabranch.controller.domain.cluster.objects.topic_containers import moved
 
 MOVES_AT_ONCE_MAX = 4
 LOOK_S = 2.0

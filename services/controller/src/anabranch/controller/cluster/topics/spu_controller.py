@@ -1,7 +1,7 @@
 """The SPU controller: writes whether the store of each SPU is live.
 
-Wakes on: changes of SPUs, verdicts on members. The membership judges; see `domain/cluster/spus.py`
-for the transitions.
+Wakes on: changes of SPUs, verdicts on members. The membership judges; the transitions are in
+`domain/cluster/objects/spus.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from anabranch.common.model.objects import SpuSpec, SpuStatus
 from anabranch.controller.cluster.objects.local_store import LocalStore
 from anabranch.controller.cluster.topics.performing import Performer
-from anabranch.controller.domain.cluster import spus
+from anabranch.controller.domain.cluster.objects import spus
 
 
 class SpuController:

@@ -1,7 +1,8 @@
 """The topic controller: assigns replicas, creates partitions and backing streams, deletes topics.
 
 Wakes on: changes of topics and SPUs, partitions that come or go, folds of backing streams, the
-table of topic containers, the reconcile timer. `domain/cluster/topics.py` has the transitions.
+table of topic containers, the reconcile timer. The transitions are in
+`domain/cluster/objects/topics.py`.
 
 Order: containers are allocated before the status that names them; a doom is stored before anything
 of its topic is deleted; a command to a backing stream follows from a stored status. Every write is
@@ -33,8 +34,8 @@ from anabranch.controller.cluster.topics.containing import reduced
 from anabranch.controller.cluster.topics.doomed import DoomedStreams
 from anabranch.controller.cluster.topics.inputs import Seen, Touched
 from anabranch.controller.cluster.topics.performing import Performer
-from anabranch.controller.domain.cluster import topics
-from anabranch.controller.domain.cluster.topics import TopicPlan, TopicWorld
+from anabranch.controller.domain.cluster.objects import topics
+from anabranch.controller.domain.cluster.objects.topics import TopicPlan, TopicWorld
 
 _WAITING = frozenset(
     {

@@ -23,7 +23,7 @@ from anabranch.common.model.objects import (
     TopicStatus,
 )
 from anabranch.common.model.topics import INCARNATION_LENGTH, backing_stream, topic_name
-from anabranch.controller.domain.cluster.topic_checks import grown, require_valid
+from anabranch.controller.domain.cluster.objects.topic_checks import grown, require_valid
 from anabranch.controller.handlers.desk.topics import TopicDesk
 from anabranch.controller.handlers.topics.descriptions import count_online, described_topic
 from anabranch.controller.handlers.topics.explaining import obstacle

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from anabranch.common.model.objects import AssignedPartition, TopicResolution
-from anabranch.controller.domain.cluster.assignment.values import AssignedMap, Refused
+from anabranch.controller.domain.cluster.objects.assignment.values import AssignedMap, Refused
 
 
 def fault_of(rows: Sequence[AssignedPartition]) -> str:

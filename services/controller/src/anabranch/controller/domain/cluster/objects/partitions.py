@@ -37,13 +37,13 @@ from anabranch.common.model.objects import (
     Topic,
 )
 from anabranch.common.model.topics import parse_partition_key
-from anabranch.controller.domain.cluster.actions import (
+from anabranch.controller.domain.cluster.objects.actions import (
     Action,
     DeleteFinal,
     UpdateSpec,
     UpdateStatus,
 )
-from anabranch.controller.domain.cluster.backing import ABSENT, BackingState, StreamView
+from anabranch.controller.domain.cluster.objects.backing import ABSENT, BackingState, StreamView
 
 R = PartitionResolution
 _GROWING = (BackingState.ACTIVE, BackingState.SEALED)

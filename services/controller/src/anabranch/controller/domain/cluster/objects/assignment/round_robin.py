@@ -16,7 +16,7 @@ are online, and never lead. The tables are those of Fluvio's documentation.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from anabranch.controller.domain.cluster.assignment.values import (
+from anabranch.controller.domain.cluster.objects.assignment.values import (
     AssignedMap,
     Candidate,
     Existing,

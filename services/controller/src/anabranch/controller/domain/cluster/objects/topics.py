@@ -46,25 +46,25 @@ from anabranch.common.model.objects import (
     TopicStatus,
 )
 from anabranch.common.model.topics import TopicName, partition_key
-from anabranch.controller.domain.cluster.actions import (
+from anabranch.controller.domain.cluster.objects.actions import (
     Action,
     Apply,
     DeleteFinal,
     MarkDeleting,
     UpdateStatus,
 )
-from anabranch.controller.domain.cluster.assignment import manual
-from anabranch.controller.domain.cluster.assignment.strategies import (
+from anabranch.controller.domain.cluster.objects.assignment import manual
+from anabranch.controller.domain.cluster.objects.assignment.strategies import (
     DEFAULT_STRATEGY,
     STRATEGIES,
 )
-from anabranch.controller.domain.cluster.assignment.values import (
+from anabranch.controller.domain.cluster.objects.assignment.values import (
     WAITING,
     AssignedMap,
     Existing,
     Refused,
 )
-from anabranch.controller.domain.cluster.backing import (
+from anabranch.controller.domain.cluster.objects.backing import (
     ABSENT,
     BackingCommand,
     BackingState,
@@ -72,10 +72,10 @@ from anabranch.controller.domain.cluster.backing import (
     GrowBacking,
     StreamView,
 )
-from anabranch.controller.domain.cluster.dooming import Doom
-from anabranch.controller.domain.cluster.spu_views import SpuViews
-from anabranch.controller.domain.cluster.topic_checks import fault_of
-from anabranch.controller.domain.cluster.topic_containers import ContainerAllocation
+from anabranch.controller.domain.cluster.objects.dooming import Doom
+from anabranch.controller.domain.cluster.objects.spu_views import SpuViews
+from anabranch.controller.domain.cluster.objects.topic_checks import fault_of
+from anabranch.controller.domain.cluster.objects.topic_containers import ContainerAllocation
 
 R = TopicResolution
 

@@ -7,7 +7,7 @@ refused. Too few SPUs are no fault: the topic then waits for resources.
 from anabranch.common.errors import InvalidTopic
 from anabranch.common.model.objects import Assigned, Computed, TopicSpec
 from anabranch.common.model.topics import PARTITION_COUNT_MAX
-from anabranch.controller.domain.cluster.assignment import manual
+from anabranch.controller.domain.cluster.objects.assignment import manual
 
 RETENTION_S_MIN = 10
 SEGMENT_SIZE_BYTES_MIN = 1024

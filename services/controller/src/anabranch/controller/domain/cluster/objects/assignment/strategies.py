@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from anabranch.controller.domain.cluster.assignment import least_loaded, round_robin
-from anabranch.controller.domain.cluster.assignment.values import Strategy
+from anabranch.controller.domain.cluster.objects.assignment import least_loaded, round_robin
+from anabranch.controller.domain.cluster.objects.assignment.values import Strategy
 
 DEFAULT_STRATEGY = "round-robin-gap"
 STRATEGIES: Mapping[str, Strategy] = {

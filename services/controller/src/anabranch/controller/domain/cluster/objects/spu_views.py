@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from anabranch.common.model.cluster import REPLICATED
 from anabranch.common.model.objects import Spu, SpuResolution
-from anabranch.controller.domain.cluster.assignment.values import Candidate, Refused
+from anabranch.controller.domain.cluster.objects.assignment.values import Candidate, Refused
 
 REMEDY = "start their stores with ANABRANCH_SEGSTORE_JOURNAL=replicated"
 

@@ -8,7 +8,7 @@ lowest id is taken. Offline SPUs are used only if too few are online, and never 
 from collections import Counter
 from collections.abc import Sequence
 
-from anabranch.controller.domain.cluster.assignment.values import (
+from anabranch.controller.domain.cluster.objects.assignment.values import (
     AssignedMap,
     Candidate,
     Existing,

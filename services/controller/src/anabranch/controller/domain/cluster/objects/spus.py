@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from anabranch.common.contracts.objects import SPU
 from anabranch.common.model.objects import Spu, SpuResolution, SpuStatus, SpuType
-from anabranch.controller.domain.cluster.actions import Action, DeleteFinal, UpdateStatus
+from anabranch.controller.domain.cluster.objects.actions import Action, DeleteFinal, UpdateStatus
 
 
 def reduce(spus: Iterable[Spu], live: Mapping[str, bool]) -> list[Action]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from anabranch.common.contracts.objects import Doomed
 from anabranch.common.model.topics import TopicName
-from anabranch.controller.domain.cluster.backing import (
+from anabranch.controller.domain.cluster.objects.backing import (
     ABSENT,
     BackingCommand,
     BackingState,

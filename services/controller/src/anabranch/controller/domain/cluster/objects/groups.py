@@ -33,7 +33,7 @@ from anabranch.common.model.objects import (
     SpuStatus,
     SpuType,
 )
-from anabranch.controller.domain.cluster.actions import (
+from anabranch.controller.domain.cluster.objects.actions import (
     Action,
     Apply,
     DeleteFinal,
