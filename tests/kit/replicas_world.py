@@ -155,11 +155,14 @@ class ReplicaWorld(World):
         self._change(container, lambda found: set_replicas(found, wanted, nodes, nodes, self.wish))
 
     def _replace_lost(self) -> None:
-        """An operator has living stores take the places of lost ones, until that is done."""
+        """An operator has living stores take the places of lost ones, until that is done.
+
+        A list that is wanted may name a store that was lost after an operator had written it. No
+        controller may conclude that its disk is gone, so an operator corrects this list, too."""
         waiting = [
             found.container
             for found in self.placements()
-            if not self.lost_nodes.isdisjoint(found.replicas)
+            if not self.lost_nodes.isdisjoint((*found.replicas, *found.wanted))
         ]
         for container in waiting:
             self._change(container, self._without_lost)

@@ -1,6 +1,7 @@
 """The leader of a replicated log: what it acknowledges, while stores are slow, lost and back."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -111,6 +112,24 @@ async def test_too_few_members_acknowledge_nothing_and_refuse(w: ReplicaWorld) -
     w.peers.of("b").refused = False
     await w.until(lambda: led.durable == [b"one", b"two"])
     assert led.view.refusal is None
+    assert led.view.idle
+
+
+@in_world(isr_min=2)
+async def test_a_frame_that_waits_for_members_is_acknowledged_when_fewer_are_needed(
+    w: ReplicaWorld,
+) -> None:
+    """No other operation follows the frame, so only the placement's change can wake the log."""
+    led = await w.opened_by("a")
+    w.peers.kill("b")
+    w.peers.kill("c")
+    await led.write(b"one")
+    await w.until(lambda: w.register.members() == ("a",))
+    assert led.durable == []
+    replicas = await w.register.read(0, 1)
+    w.stores["a"].log.replicas_changed(0, 1, replace(replicas, nodes=("a",), isr_min=1))
+    await w.settle()
+    assert led.durable == [b"one"]
     assert led.view.idle
 
 

@@ -124,9 +124,13 @@ class Isr:
         self._due.set()
 
     def need(self, isr_min: int) -> None:
-        """The placement asks for this many members."""
+        """The placement asks for this many members. If it asks for fewer than before, messages
+        that waited for more members may be committed."""
+        before = self._progress.committed
         self._isr_min = isr_min
         self._progress.need(isr_min)
+        if self._progress.committed != before:
+            self._on_advance()
 
     def close(self) -> None:
         """The view ended: nothing is waited for any more."""
