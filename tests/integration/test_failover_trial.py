@@ -1,4 +1,7 @@
-"""A slice of `make failover`: one fault of each kind on three stores, for each kind of log."""
+"""A slice of `make failover`: one fault of each kind on three stores, with replicated logs.
+
+A thorough run, like `make failover` itself, also tries logs on JetStream.
+"""
 
 from pathlib import Path
 
@@ -6,13 +9,17 @@ import pytest
 
 from kit.failover.run import TrialSettings, run_trial
 from kit.failover.shape import SHAPES, Shape
+from kit.thorough import is_thorough
 
 SEED = 11
 SECONDS_MAX = 240.0
 EVENTS_MIN = 1_000
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+TRIED = SHAPES if is_thorough() else {"replicated": SHAPES["replicated"]}
+
+
+@pytest.mark.parametrize("shape", TRIED.values(), ids=TRIED)
 async def test_stores_and_nats_servers_die_and_pause_and_nothing_acknowledged_is_lost(
     tmp_path: Path, shape: Shape
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from kit.thorough import one_in
 from kit.topics.scenario import random_topics
 
-SEEDS = 24 * 25 // one_in(25)
+SEEDS = 10 * 60 // one_in(60)
 
 
 def test_topics_settle_and_no_promise_is_broken_on_the_way() -> None:
