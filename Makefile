@@ -121,8 +121,8 @@ check: setup
 
 ## make bench     WORKLOADS=W1,W2,W3… [QUICK=1|LONG=1] beside JetStream, Redis and the bare disk
 # W13 starts Spark, W14 to W16 are about the control plane, W17 to W19 about the client and reader
-# groups, W20 to W22 about key-value tables, W23 and W24 about logs on JetStream: measured when they
-# are named.
+# groups, W20 to W22 about key-value tables, W23 to W26 about logs on JetStream and replicated ones,
+# W27 and W28 about topics: measured when they are named.
 WORKLOADS ?= W1,W2,W3,W4,W5,W6,W7,W10,W11,W12
 .PHONY: bench
 bench: setup
