@@ -7,7 +7,7 @@ how long 10,000 take together (a warm-up makes one topic of ten). An "event" is 
 `10,000 s`       seconds for all ten
 `B/partition`    what each made the memory of all processes of the cluster grow
 `reconcile s`    a list of all partition objects on the NATS server, decoded and compared with a
-                 local store that has the same: what a controller does in each reconciliation
+                 local store that has the same; a controller does this in each reconciliation
 """
 
 import asyncio

@@ -24,6 +24,7 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
 from anabranch.controller.cluster.constants import ELSEWHERE_KEY
 from kit.infra import Infra, Server
+from kit.infra.hurting import unhurt
 
 DEADLINE_S = 90.0
 STREAM = "s/x"
@@ -32,7 +33,8 @@ EVENTS = [b"event %d" % number for number in range(100)]
 
 @pytest.fixture
 def objects_server(infra: Infra) -> Iterator[Server]:
-    with infra.redis() as server:
+    """Never emptied, not even by `make hurt`: this server holds the only copy of the objects."""
+    with unhurt(infra).redis() as server:
         yield server
 
 
