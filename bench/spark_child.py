@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from anabranch.spark.options.columns import DEFAULT
+from anabranch.spark.reading.schema import schema_of
 from anabranch.spark.session import local_session
-from anabranch.spark.source import SCHEMA
 from bench.clock import SystemStopwatch
 
 READY_FORMAT = "ready_batches"
@@ -33,7 +34,7 @@ class ReadyBatches(DataSource):
         return READY_FORMAT
 
     def schema(self) -> StructType:
-        return SCHEMA
+        return schema_of(DEFAULT)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return _ReadyReader(self.options["path"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from anabranch.common.wire.block_encoding import encode_block
-from anabranch.spark.columns import SCHEMA, record_batches
+from anabranch.spark.reading.columns import SCHEMA, record_batches
 from bench.case import Case
 from bench.spark_child import READY_FORMAT, READY_SUFFIX
 from bench.systems.port import NOT_KEPT, Label, SparkSource

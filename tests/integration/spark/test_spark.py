@@ -1,16 +1,14 @@
 """One Spark session on one cluster: the same stream from the stores and from tier 2.
 
-All tests that need Spark are in this module and in one group, so that one process starts it once.
+All tests that need Spark are in this package and in one group, so that one process starts it once.
 """
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -20,10 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.cli.demo.flights import flights, table_path
 from anabranch.cli.demo.source import Row
-from anabranch.cli.up import UpSettings, embedded_cluster
-from anabranch.client import Client, Position, connect
-from anabranch.spark.columns import SCHEMA
-from anabranch.spark.session import local_session
+from anabranch.client import Client, Position
+from anabranch.spark.reading.columns import SCHEMA
+from kit.cluster_thread import ClusterThread
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -31,7 +28,6 @@ pytestmark = [
 ]
 STREAM = "demo/flights"
 ROWS = 3000
-DEADLINE_S = 60.0
 PIPELINE_S_MAX = 300.0
 
 
@@ -63,38 +59,9 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def cluster(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Runs in a thread of its own, as Spark's session blocks this one."""
-    data_dir = tmp_path_factory.mktemp("spark") / "data"
-    loop, made, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    found: list[Cluster] = []
-
-    async def serve() -> None:
-        async with embedded_cluster(UpSettings(data_dir=data_dir)) as running:
-            await running.wait_ready()
-            nats_url = str(running.endpoints_file)
-            async with connect(nats_url) as client:
-                positions = await fill(client, rows)
-            tier2 = (data_dir / "segstore/tier2").as_uri()
-            found.append(Cluster(nats_url, tier2, positions))
-            made.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    try:
-        assert made.wait(DEADLINE_S)
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(DEADLINE_S)
-        loop.close()
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    with local_session("tests", quick=True) as opened:
-        yield opened
+def cluster(rows: list[Row], running: ClusterThread) -> Cluster:
+    positions = running.run(lambda client: fill(client, rows))
+    return Cluster(running.nats_url, running.tier2, positions)
 
 
 def load(session: SparkSession, cluster: Cluster, source: str, **options: object) -> DataFrame:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
 from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
 from anabranch.common.wire.block_encoding import encode_block, encode_part
-from anabranch.spark import columns
-from anabranch.spark.columns import SCHEMA, record_batches
+from anabranch.spark.reading import columns
+from anabranch.spark.reading.columns import SCHEMA, record_batches
 
 SEGMENT = "demo/flights/0.#epoch.0"
 KEYS = st.none() | st.text(max_size=6)

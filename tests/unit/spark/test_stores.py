@@ -5,7 +5,7 @@ import pytest
 from anabranch.common.errors import PlanOutdated
 from anabranch.common.model.names import stream_ref
 from anabranch.spark.partitioning import Piece
-from anabranch.spark.store_source import StoreSource
+from anabranch.spark.places.stores import StoreSource
 from kit.client_bench import STREAM, bench, writer_settings
 from kit.scaling import split
 

@@ -32,13 +32,17 @@ from anabranch.common.tier2.streams import (
     encode_stream,
     stream_object_name,
 )
-from anabranch.spark.columns import record_batches
-from anabranch.spark.options import Bound, ReadOptions
+from anabranch.spark.options.bounds import Bound
+from anabranch.spark.options.places import TierTwo
+from anabranch.spark.options.read import Division, ReadOptions
+from anabranch.spark.options.streams import Named
 from anabranch.spark.partitioning import Partition
-from anabranch.spark.planning import plan_read
-from anabranch.spark.tier2_source import TierTwoSource, topic_stream
+from anabranch.spark.places.tier_two import TierTwoPlace, TierTwoSource, topic_stream
+from anabranch.spark.reading.columns import record_batches
+from anabranch.spark.reading.planning import plan_read
 from kit.tier2_streams import REF, block, name_of, tier_two
 
+NAMED, MEMORY = Named((REF,)), TierTwo("memory:")
 BLOCKS = [block([b"%d.%d" % (number, index) for index in range(3)]) for number in range(6)]
 SIZE = len(BLOCKS[0])
 
@@ -46,8 +50,10 @@ SIZE = len(BLOCKS[0])
 async def planned(
     storage: MemoryChunkStorage, options: ReadOptions
 ) -> tuple[TierTwoSource, list[Partition]]:
-    source = TierTwoSource(storage, options.stream)
-    return source, await plan_read(source, await source.bounds(), options, parallelism=2)
+    streams = TierTwoPlace(storage)
+    assert isinstance(options.which, Named)
+    plan = await plan_read(streams, options, parallelism=2)
+    return streams.source(options.which.streams[0]), list(plan.partitions)
 
 
 async def events_of(source: TierTwoSource, partitions: list[Partition]) -> list[bytes]:
@@ -65,7 +71,7 @@ def read(
     end: Bound = "tail",
     partitions: int | None = None,
 ) -> list[bytes]:
-    options = ReadOptions(REF, "tier2", "memory:", start, end, min_partitions=partitions)
+    options = ReadOptions(NAMED, MEMORY, start, end, division=Division(min_partitions=partitions))
 
     async def perform() -> list[bytes]:
         return await events_of(*await planned(storage, options))
@@ -89,7 +95,7 @@ def test_all_events_are_read_once_whatever_the_partitions(partitions: int | None
 
 
 def test_a_large_piece_is_divided_between_tasks_at_append_boundaries() -> None:
-    options = ReadOptions(REF, "tier2", "memory:", min_partitions=3)
+    options = ReadOptions(NAMED, MEMORY, division=Division(min_partitions=3))
     _, partitions = asyncio.run(planned(tier_two({0: [BLOCKS]}), options))
     assert [[(p.start, p.end) for p in part] for part in partitions] == [
         [(0, 2 * SIZE)], [(2 * SIZE, 4 * SIZE)], [(4 * SIZE, 6 * SIZE)],
@@ -169,7 +175,7 @@ def test_a_chunk_deleted_after_planning_says_to_run_again() -> None:
     storage = tier_two({0: [BLOCKS]})
 
     async def plan_delete_read() -> None:
-        source, partitions = await planned(storage, ReadOptions(REF, "tier2", "memory:"))
+        source, partitions = await planned(storage, ReadOptions(NAMED, MEMORY))
         await storage.delete(chunk_name(0, 1, 1))
         await events_of(source, partitions)
 
@@ -205,7 +211,7 @@ def test_a_block_that_was_wrong_before_it_was_flushed_is_not_read_either() -> No
 def test_pieces_keep_what_a_position_leaves_out_at_the_ends_of_the_read_alone() -> None:
     storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:4], BLOCKS[4:]]})
     start: Bound = {name_of(0): (0, 2)}
-    options = replace(ReadOptions(REF, "tier2", "memory:"), start=start)
+    options = replace(ReadOptions(NAMED, MEMORY), start=start)
     _, partitions = asyncio.run(planned(storage, options))
     assert [piece.skip for part in partitions for piece in part] == [2, 0, 0]
 

@@ -1,10 +1,13 @@
-"""The port through which planning and reading get a stream's bytes."""
+"""The ports through which planning and reading get the bytes of streams."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.block import BlockHeader
+from anabranch.spark.options.bounds import Positions
+from anabranch.spark.options.streams import Which
 from anabranch.spark.partitioning import Piece
 
 
@@ -32,6 +35,10 @@ class SegmentSource(Protocol):
         """The bounds of the stream's readable segments now. Raises StreamNotFound."""
         ...
 
+    async def cut_at(self, unix_ms: int) -> Positions:
+        """The stream's cut at a time, positions of its segments. Raises StreamNotFound."""
+        ...
+
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
         """The header of the block that starts at `offset`, inside the segment's bounds.
 
@@ -55,4 +62,21 @@ class SegmentSource(Protocol):
         """Raise PlanOutdated if the data read since planning is of another incarnation."""
         ...
 
-    async def close(self) -> None: ...
+
+class StreamPlace(Protocol):
+    """The stores of a cluster, or tier 2; one event loop uses it, and its user closes it."""
+
+    async def find(self, which: Which) -> tuple[StreamRef, ...]:
+        """The streams that exist, sorted by name; those of `Named` as they were named, unchecked.
+
+        Raises TopicNotFound, TopicNotProvisioned, ScopeNotFound, Unavailable, Corrupt errors.
+        """
+        ...
+
+    def source(self, stream: StreamRef) -> SegmentSource:
+        """The stream; the same object for the same stream."""
+        ...
+
+    async def close(self) -> None:
+        """End all connections."""
+        ...

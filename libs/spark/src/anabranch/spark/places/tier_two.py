@@ -10,6 +10,7 @@ the journals of the stores, and a read does not include them.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import assert_never
 
 from anabranch.common.errors import (
     Corrupt,
@@ -27,12 +28,47 @@ from anabranch.common.model.topics import TOPIC_SCOPE, TopicName, is_backing, to
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.objects import load_catalog, read_highest
 from anabranch.common.storage.ports import ChunkStorage
-from anabranch.common.storage.streams import audit_streams, read_stream
+from anabranch.common.storage.streams import audit_streams, list_streams, read_stream
 from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent
 from anabranch.common.tier2.streams import ExportedStream
 from anabranch.common.wire.block import HEADER_SIZE_BYTES, BlockHeader, parse_header
+from anabranch.spark.options.bounds import Positions
+from anabranch.spark.options.streams import Matching, Named, OfTopic, Tagged, Which
 from anabranch.spark.partitioning import Piece
-from anabranch.spark.ports import SegmentBounds, StreamBounds
+from anabranch.spark.places.ports import SegmentBounds, StreamBounds
+
+
+class TierTwoPlace:
+    """Implements `ports.StreamPlace`."""
+
+    def __init__(self, storage: ChunkStorage) -> None:
+        self.storage = storage
+        self._sources: dict[StreamRef, TierTwoSource] = {}
+
+    async def find(self, which: Which) -> tuple[StreamRef, ...]:
+        """See the port. Raises InvalidRequest for a tag, which tier 2 does not know."""
+        match which:
+            case Named(streams):
+                return streams
+            case OfTopic(topic):
+                return (await topic_stream(self.storage, topic),)
+            case Tagged():
+                raise InvalidRequest(
+                    "tier 2 does not know the tags of streams",
+                    remedy="give the option nats_url, or pattern in place of tag",
+                )
+            case Matching():
+                told = [each.ref async for each in list_streams(self.storage) if _is_live(each)]
+                return tuple(sorted((ref for ref in told if which.matches(ref)), key=str))
+            case other:
+                assert_never(other)
+
+    def source(self, stream: StreamRef) -> "TierTwoSource":
+        """See the port."""
+        return self._sources.setdefault(stream, TierTwoSource(self.storage, stream))
+
+    async def close(self) -> None:
+        """See the port: nothing is open."""
 
 
 class TierTwoSource:
@@ -73,6 +109,14 @@ class TierTwoSource:
                 stream=str(self._stream),
             )
         return state.stamp.incarnation == incarnation
+
+    async def cut_at(self, unix_ms: int) -> Positions:
+        """See the port."""
+        raise InvalidRequest(
+            "a read from tier 2 cannot begin or end at a time yet",
+            remedy="give the option nats_url, or filter by event_time",
+            unix_ms=unix_ms,
+        )
 
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
         """See the port."""
@@ -124,8 +168,9 @@ class TierTwoSource:
     async def confirm(self, incarnation: int) -> None:
         """See the port: nothing can have changed, because chunk names are never reused."""
 
-    async def close(self) -> None:
-        """See the port: nothing is open."""
+
+def _is_live(stream: ExportedStream) -> bool:
+    return stream.state is not StreamState.DELETED
 
 
 async def topic_stream(storage: ChunkStorage, topic: TopicName) -> StreamRef:

@@ -1,6 +1,7 @@
 """Reads a stream from the stores, over the client's connections: all acknowledged events."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from anabranch.client.client import Client
 from anabranch.common.errors import (
@@ -12,15 +13,55 @@ from anabranch.common.errors import (
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.topics import TopicName
 from anabranch.common.wire.block import BlockHeader, parse_header
+from anabranch.spark.options.bounds import Positions
+from anabranch.spark.options.streams import Matching, Named, OfTopic, Tagged, Which
 from anabranch.spark.partitioning import Piece
-from anabranch.spark.ports import SegmentBounds, StreamBounds
+from anabranch.spark.places.ports import SegmentBounds, StreamBounds
+
+
+class StorePlace:
+    """Implements `ports.StreamPlace`. Owns `client`, which the caller need not enter."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._sources: dict[StreamRef, StoreSource] = {}
+
+    async def find(self, which: Which) -> tuple[StreamRef, ...]:
+        """See the port."""
+        match which:
+            case Named(streams):
+                return streams
+            case OfTopic(topic):
+                return (await described_stream(self.client, topic),)
+            case Tagged(scope, tag):
+                return await self._of_scope(scope, tag)
+            case Matching():
+                scopes = [which.scope] if which.scope else await self._scopes()
+                listed = [await self._of_scope(scope) for scope in scopes]
+                return tuple(ref for each in listed for ref in each if which.matches(ref))
+            case other:
+                assert_never(other)
+
+    async def _scopes(self) -> list[ScopeName]:
+        return sorted([ScopeName(name) async for name in self.client.scopes.list()])
+
+    async def _of_scope(self, scope: ScopeName, tag: str = "") -> tuple[StreamRef, ...]:
+        names = [name async for name in self.client.streams.list(scope, tag=tag)]
+        return tuple(StreamRef(scope, StreamName(name)) for name in sorted(names))
+
+    def source(self, stream: StreamRef) -> "StoreSource":
+        """See the port."""
+        return self._sources.setdefault(stream, StoreSource(self.client, stream))
+
+    async def close(self) -> None:
+        """See the port."""
+        await self.client.close()
 
 
 class StoreSource:
-    """Implements `ports.SegmentSource`. Owns `client`, which the caller need not enter."""
+    """Implements `ports.SegmentSource`."""
 
     def __init__(self, client: Client, stream: StreamRef) -> None:
-        self._client = client
         self._ranges = client.ranges()
         self._stream = stream
         self._lengths: dict[str, int] = {}
@@ -34,6 +75,10 @@ class StoreSource:
             self._lengths[run.name] = run.end_offset
             found.append(SegmentBounds(run.name, run.start_offset, run.end_offset))
         return StreamBounds(listed.incarnation, tuple(found))
+
+    async def cut_at(self, unix_ms: int) -> Positions:
+        """See the port."""
+        return (await self._ranges.cut_at(self._stream, unix_ms)).positions
 
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
         """See the port."""
@@ -66,10 +111,6 @@ class StoreSource:
                 "the stream was deleted and created again during the read",
                 stream=str(self._stream),
             )
-
-    async def close(self) -> None:
-        """End all connections."""
-        await self._client.close()
 
 
 async def described_stream(client: Client, topic: TopicName) -> StreamRef:

@@ -1,0 +1,1 @@
+"""Follows streams: offsets of a streaming query, admission, and consumption retention."""

@@ -1,0 +1,1 @@
+"""Reads between two cuts: planning, dividing, decoding. Batches and micro-batches use it."""

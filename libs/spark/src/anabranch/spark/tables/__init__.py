@@ -1,0 +1,1 @@
+"""Tables about streams: streams, segments, epochs, transactions, reader groups, stored blocks."""

@@ -1,0 +1,1 @@
+"""The sink: tasks write parts of one keyed transaction, and the driver commits them."""

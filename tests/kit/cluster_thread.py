@@ -1,0 +1,60 @@
+"""A cluster that runs in a thread of its own, for tests whose own thread blocks, as Spark's does."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from anabranch.cli.up import UpSettings, embedded_cluster
+from anabranch.client import Client, connect
+
+DEADLINE_S = 60.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ClusterThread:
+    """A running cluster: its endpoints file and tier 2, as options of the data source want them."""
+
+    nats_url: str
+    tier2: str
+    _loop: asyncio.AbstractEventLoop
+    _client: Client
+
+    def run(
+        self, work: Callable[[Client], Coroutine[Any, Any, T]], timeout_s: float = DEADLINE_S
+    ) -> T:
+        """The result of work with a client of the cluster, awaited in the cluster's thread."""
+        return asyncio.run_coroutine_threadsafe(work(self._client), self._loop).result(timeout_s)
+
+
+@contextmanager
+def cluster_thread(data_dir: Path, settings: UpSettings | None = None) -> Iterator[ClusterThread]:
+    """Run the embedded cluster in a thread during the block."""
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    made = threading.Event()
+    found: list[ClusterThread] = []
+
+    async def serve() -> None:
+        chosen = settings or UpSettings(data_dir=data_dir)
+        async with embedded_cluster(chosen) as running:
+            await running.wait_ready()
+            url = str(running.endpoints_file)
+            async with connect(url) as client:
+                tier2 = (data_dir / "segstore/tier2").as_uri()
+                found.append(ClusterThread(url, tier2, loop, client))
+                made.set()
+                await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        assert made.wait(DEADLINE_S)
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(DEADLINE_S)
+        loop.close()
