@@ -1,4 +1,4 @@
-"""A cluster that runs in a thread of its own, for tests whose own thread blocks, as Spark's does."""
+"""A cluster that runs in a thread of its own, for tests whose own thread blocks: Spark's do."""
 
 import asyncio
 import threading
