@@ -172,6 +172,7 @@ class Dispatcher(Generic[S, T]):
                     continue
                 else:
                     self._take_list(present)
+                    present.clear()
                     until.reschedule(asyncio.get_running_loop().time() + self._reconcile_s)
                 self._moved.set()
                 self._moved = asyncio.Event()
