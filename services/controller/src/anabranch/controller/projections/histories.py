@@ -47,8 +47,10 @@ class Histories:
             return self._keep(stream, History([*records, *stream.epochs]))
 
     async def once(self, stream: Stream) -> History:
-        """As `of`, for a caller that looks at every stream and seldom comes back: a history that the
-        stream's state has anyway is not kept."""
+        """As `of`, for a caller that looks at every stream and seldom comes back.
+
+        A history that the stream's state has anyway is not kept.
+        """
         if stream.archived_epochs or _key(stream) in self._kept:
             return await self.of(stream)
         return _whole(stream, History(stream.epochs))
