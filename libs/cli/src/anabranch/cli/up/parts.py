@@ -6,7 +6,7 @@ them.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -91,6 +91,8 @@ class PartSpec:
     """The process alone holds its data, so a restart cannot bring it back."""
     expendable: bool = False
     """The cluster goes on if the process cannot be kept running."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables for which the parent's environment has the last word."""
 
     @property
     def folder(self) -> Path | None:
@@ -203,7 +205,8 @@ def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
     return PartSpec(
         name=name,
         command=(str(plan.nats_program), "--config", str(config)),
-        environment={"GOGC": str(NATS_GARBAGE_PERCENT)},
+        environment={},
+        defaults={"GOGC": str(NATS_GARBAGE_PERCENT)},
         probe=NatsProbe(ports.client, ports.monitor, folder),
         log_file=plan.directory.log_file(name),
         pid_file=plan.directory.run_file(f"{name}.pid"),
