@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,7 +59,7 @@ async def perform(
     """The whole run, with its data in `directory` → the result as it is written to the file."""
     clock = SystemStopwatch()
     chosen = workloads(names)
-    kafka, left_out = _kafka_for(chosen)
+    kafka, left_out = kafka_for(chosen, _installed_kafka)
     for line in left_out:
         tell(f"left out: {line}\n")
     steal, started = StealMeter(), clock.now()
@@ -82,20 +82,25 @@ async def perform(
     }
 
 
-def _kafka_for(chosen: Sequence[Workload]) -> tuple[KafkaPrograms | None, list[str]]:
-    """The programs of Kafka, or why a peer of these workloads is left out."""
+def kafka_for(
+    chosen: Sequence[Workload], find: Callable[[], KafkaPrograms]
+) -> tuple[KafkaPrograms | None, list[str]]:
+    """The programs of Kafka if a workload compares with it, or a line with the missing part."""
     if not any(workload.suits(label) for workload in chosen for label in KAFKA_LABELS):
         return None, []
     try:
-        found = find_kafka(
-            os.environ,
-            which=shutil.which,
-            version_of=java_version,
-            has_module=lambda name: find_spec(name) is not None,
-        )
+        return find(), []
     except BinaryNotFound as error:
         return None, [f"kafka: {error_text(error)}"]
-    return found, []
+
+
+def _installed_kafka() -> KafkaPrograms:
+    return find_kafka(
+        os.environ,
+        which=shutil.which,
+        version_of=java_version,
+        has_module=lambda name: find_spec(name) is not None,
+    )
 
 
 async def _results(
