@@ -8,12 +8,15 @@ one by one    `produce` with linger 0. The caller itself polls for the acknowled
 open loop     `produce_batch` with linger 0, and a thread that polls
 transactions  one producer and one thread for each caller
 
+One by one and in an open loop one request is in flight. A broker answers the requests of a connection
+one after the other, so more of them only wait there; in the client, waiting events become one batch.
+
 Only the last event of an open loop's batch has a delivery report, and in bulk no event has one:
 reports cost more than the events. A lost event is found when everything is read back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from threading import Event
@@ -29,6 +32,7 @@ from bench.systems.kafka.topics import QUIET, REQUEST_SECONDS_MAX, Topic, ends
 FLUSH_SECONDS_MAX = 600.0
 ACKNOWLEDGE_SECONDS_MAX = 60.0
 BULK_LINGER_MS = 5
+NOTHING_MORE: Mapping[str, object] = {}
 _POLL_SECONDS = 0.05
 _MIB = 2**20
 
@@ -97,7 +101,8 @@ class KafkaStream:
             _raise_for(await acknowledged)
 
     def _prompt_producer(self) -> Any:
-        self._prompt = self._prompt or _producer(self._topic, linger_ms=0)
+        one_at_once = {"max.in.flight.requests.per.connection": 1}
+        self._prompt = self._prompt or _producer(self._topic, linger_ms=0, more=one_at_once)
         return self._prompt
 
     async def _ensure_polled(self, producer: Any) -> None:
@@ -120,7 +125,7 @@ class KafkaStream:
     ) -> AsyncIterator[Sequence[Callable[[Sequence[bytes]], Awaitable[None]]]]:
         loop, topic = asyncio.get_running_loop(), self._topic
         producers = [
-            _producer(topic, linger_ms=0, transactional_id=f"{topic.name}-{number}")
+            _producer(topic, linger_ms=0, more={"transactional.id": f"{topic.name}-{number}"})
             for number in range(count)
         ]
         async with threads(count) as pool:
@@ -146,7 +151,7 @@ class KafkaStream:
             yield events
 
 
-def _producer(topic: Topic, *, linger_ms: int, transactional_id: str | None = None) -> Any:
+def _producer(topic: Topic, *, linger_ms: int, more: Mapping[str, object] = NOTHING_MORE) -> Any:
     producer = Producer(
         {
             "bootstrap.servers": topic.servers,
@@ -158,8 +163,8 @@ def _producer(topic: Topic, *, linger_ms: int, transactional_id: str | None = No
             "message.max.bytes": 2 * _MIB,
             "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 256 * 1024,
-            **({"transactional.id": transactional_id} if transactional_id else {}),
             **QUIET,
+            **more,
         }
     )
     producer.list_topics(topic.name, timeout=REQUEST_SECONDS_MAX)  # connected and known

@@ -5,6 +5,7 @@ As installed it acknowledges what is in the page cache of all replicas that are 
 modules that need the Python client are imported when brokers start: a run without Kafka has none.
 """
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -26,9 +27,9 @@ UNSYNCED = "unsynced"
 SYNCED = "flush.messages 1"
 BROKERS = 3
 REMOVE_SECONDS_MAX = 60.0
-_WARM_UP_BYTES = 192 * MIB
+_WARM_UP_BYTES = 64 * MIB
 _WARM_UP_SIZES = (100, 1_024)
-_WARM_UP_AWAITED = 1_000
+_WARM_UP_AWAITED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +173,16 @@ class KafkaTopics:
 
 
 class KafkaApart:
-    """Three brokers, which a workload starts once for the rows with and without syncs."""
+    """Three brokers, which a workload starts once for the rows with and without syncs.
+
+    Each start has a fresh directory, because several workloads share the one of a run.
+    """
 
     def __init__(self, programs: KafkaPrograms, *, synced: bool) -> None:
         self.label = label_of(synced, BROKERS)
         self.synced = synced
         self._programs = programs
+        self._numbers = count(1)
         self._directory: Path | None = None
 
     @asynccontextmanager
@@ -185,10 +190,15 @@ class KafkaApart:
         self._directory = directory
         yield
 
-    def brokers(self) -> AbstractAsyncContextManager[KafkaCluster]:
-        """Fresh brokers; whether they sync is said by each topic."""
+    @asynccontextmanager
+    async def brokers(self) -> AsyncIterator[KafkaCluster]:
+        """Fresh brokers; whether they sync is said by each topic. Their data go with the block."""
         assert self._directory is not None, "not run"
-        return kafka_cluster(self._programs, BROKERS, self._directory, synced=False)
+        own = self._directory / str(next(self._numbers))
+        own.mkdir()
+        async with kafka_cluster(self._programs, BROKERS, own, synced=False) as cluster:
+            yield cluster
+        shutil.rmtree(own)
 
     def on(self, cluster: KafkaCluster, replication: int) -> KafkaTopics:
         """Topics with so many copies as a system."""
