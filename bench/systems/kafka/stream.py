@@ -8,8 +8,9 @@ one by one    `produce` with linger 0. The caller itself polls for the acknowled
 open loop     `produce_batch` with linger 0, and a thread that polls
 transactions  one producer and one thread for each caller
 
-One by one and in an open loop one request is in flight. A broker answers the requests of a connection
-one after the other, so more of them only wait there; in the client, waiting events become one batch.
+One by one and in an open loop one request is in flight. A broker answers the requests of a
+connection one after the other, so others only wait there. Events that wait in the client instead
+become one batch.
 
 Only the last event of an open loop's batch has a delivery report, and in bulk no event has one:
 reports cost more than the events. A lost event is found when everything is read back.
