@@ -21,6 +21,9 @@ NATS = "nats"
 CONTROLLER = "controller"
 REDIS = "redis"
 GATEWAY = "gateway"
+NATS_GARBAGE_PERCENT = 50
+"""The garbage that a NATS server may hold, as a share of what it uses. Go's 100 made its memory for
+idle partitions a quarter larger, at the same processor time."""
 REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 
 
@@ -200,7 +203,7 @@ def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
     return PartSpec(
         name=name,
         command=(str(plan.nats_program), "--config", str(config)),
-        environment={},
+        environment={"GOGC": str(NATS_GARBAGE_PERCENT)},
         probe=NatsProbe(ports.client, ports.monitor, folder),
         log_file=plan.directory.log_file(name),
         pid_file=plan.directory.run_file(f"{name}.pid"),
