@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
 from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
 from anabranch.common.wire.block_encoding import encode_block, encode_part
-from anabranch.spark.reading import columns
+from anabranch.spark.reading import blocks as runs
 from anabranch.spark.reading.columns import SCHEMA, record_batches
 
 SEGMENT = "demo/flights/0.#epoch.0"
@@ -71,7 +71,7 @@ def test_rows_are_the_events_of_the_blocks_with_their_positions(
     stored: list[bytes], batch_bytes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "BATCH_BYTES", batch_bytes)
+        patch.setattr(runs, "BATCH_BYTES", batch_bytes)
         found = rows(list(record_batches(SEGMENT, b"".join(stored), OFFSET)))
     assert found == expected(stored)
 
@@ -85,7 +85,7 @@ def test_events_before_and_after_the_positions_are_left_out(
     first = keep or last if len(stored) == 1 else len(Block(stored[0]))
     skip = data.draw(st.integers(0, first - 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "BATCH_BYTES", data.draw(st.sampled_from([1, 10**6])))
+        patch.setattr(runs, "BATCH_BYTES", data.draw(st.sampled_from([1, 10**6])))
         found = rows(list(record_batches(SEGMENT, b"".join(stored), OFFSET, skip=skip, keep=keep)))
     wanted = expected(stored)
     assert found == wanted[skip : len(wanted) - (last - keep if keep else 0)]
@@ -110,27 +110,27 @@ def test_parts_are_passed_over_and_a_large_event_is_refused_by_name() -> None:
 def test_many_small_blocks_make_one_batch_and_many_rows_several() -> None:
     small = b"".join(encoded([b"x"]) for _ in range(500))
     assert [batch.num_rows for batch in record_batches(SEGMENT, small, 0)] == [500]
-    long = encoded([b""] * (columns.BATCH_ROWS_MAX + 5))
+    long = encoded([b""] * (runs.BATCH_ROWS_MAX + 5))
     sizes = [batch.num_rows for batch in record_batches(SEGMENT, long, 0)]
-    assert sizes == [columns.BATCH_ROWS_MAX, 5]
+    assert sizes == [runs.BATCH_ROWS_MAX, 5]
 
 
 def test_a_long_name_and_many_rows_are_not_too_much_together() -> None:
     name = "s" * 250 + "/" + "t" * 250
     (*_, last) = record_batches(name, encoded([b""] * 70_000), 0)
-    assert last.column("segment").get_total_buffer_size() < columns.BATCH_ROWS_MAX * 520
+    assert last.column("segment").get_total_buffer_size() < runs.BATCH_ROWS_MAX * 520
     assert last.column("segment")[0].as_py() == name
 
 
 def test_payloads_of_a_large_block_are_not_copied() -> None:
-    data = encoded([b"y" * columns.BATCH_BYTES])
+    data = encoded([b"y" * runs.BATCH_BYTES])
     (batch,) = record_batches(SEGMENT, data, 0)
     start = pa.py_buffer(data).address
     assert start < batch.column("event").buffers()[2].address < start + len(data)
 
 
 def test_compressed_blocks_are_joined_by_what_they_hold() -> None:
-    half = columns.BATCH_BYTES // 2
+    half = runs.BATCH_BYTES // 2
     data = encoded([b"y" * half], zstd_level=1) * 4
     assert len(data) < 2000
     assert [batch.num_rows for batch in record_batches(SEGMENT, data, 0)] == [2, 2]

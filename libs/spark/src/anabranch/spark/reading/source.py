@@ -22,6 +22,7 @@ class ReadPartition(InputPartition):
 
     incarnations: "Mapping[StreamRef, int]"
     pieces: "Partition"
+    watermarks: "Mapping[StreamRef, int]"
 
 
 class StreamReader(DataSourceReader):
@@ -35,12 +36,16 @@ class StreamReader(DataSourceReader):
 
         with told_to_users():
             found = plan(self._options)
-        return [ReadPartition(found.incarnations, pieces) for pieces in found.partitions]
+        return [
+            ReadPartition(found.incarnations, pieces, found.watermarks)
+            for pieces in found.partitions
+        ]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         from anabranch.spark.reading.batch import PartitionRead, read
 
-        how = PartitionRead(self._options.place, self._options.columns)
         if isinstance(partition, ReadPartition):  # An empty plan gets one of Spark's own.
+            options = self._options
+            how = PartitionRead(options.place, options.columns, partition.watermarks)
             with told_to_users():
                 yield from read(how, partition.incarnations, partition.pieces)
