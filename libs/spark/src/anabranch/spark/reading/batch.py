@@ -18,6 +18,8 @@ from anabranch.spark.places.opening import Loop, opened
 from anabranch.spark.places.ports import SegmentSource, StreamPlace
 from anabranch.spark.reading.blocks import placed_blocks
 from anabranch.spark.reading.columns import batches
+from anabranch.spark.reading.filters import ALL, Wanted
+from anabranch.spark.reading.payloads import decoded, needed_columns
 from anabranch.spark.reading.planning import Plan, plan_read
 
 TOGETHER_BYTES_MAX = 8 * 1024 * 1024
@@ -29,18 +31,20 @@ CONFIRMED_AT_ONCE = 8
 class PartitionRead:
     """What a task needs to read a partition; Spark pickles it.
 
-    `watermarks`: of the streams that have one, in Unix ms, for the column of this name.
+    `watermarks`: of the streams that have one, in Unix ms, for the column of this name. `payload`:
+    the schema of all columns if events are Arrow tables; those of `columns` are about the event.
     """
 
     place: Place
     columns: tuple[str, ...]
     watermarks: Mapping[StreamRef, int] = field(default_factory=dict)
+    payload: pa.Schema | None = None
 
 
-def plan(options: ReadOptions) -> Plan:
+def plan(options: ReadOptions, wanted: Wanted = ALL) -> Plan:
     """The partitions to read, and the incarnations of their streams."""
     with opened(options.place) as (loop, streams):
-        return loop.run(plan_read(streams, options, len(os.sched_getaffinity(0))))
+        return loop.run(plan_read(streams, options, len(os.sched_getaffinity(0)), wanted))
 
 
 def read(
@@ -48,7 +52,13 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the events of a partition, in order. Raises PlanOutdated if planned data is gone."""
     with opened(how.place) as (loop, streams):
-        yield from batches(blocks_of(loop, streams, partition), how.columns, how.watermarks)
+        blocks = blocks_of(loop, streams, partition)
+        if how.payload is None:
+            yield from batches(blocks, how.columns, how.watermarks)
+        else:
+            needed = needed_columns(how.payload, how.columns)
+            events = batches(blocks, needed, how.watermarks)
+            yield from decoded(events, how.payload, how.columns)
         used = dict.fromkeys(parse_segment_name(piece.segment)[0] for piece in partition)
 
         async def confirm(stream: StreamRef) -> None:

@@ -17,14 +17,20 @@ from anabranch.spark.partitioning import (
     Piece,
     dividing_lines,
     pack,
+    part_of,
     partition_count,
 )
 from anabranch.spark.places.ports import SegmentBounds, SegmentSource, StreamBounds, StreamPlace
 from anabranch.spark.reading.cuts import Place, completed, within
+from anabranch.spark.reading.filters import ALL, Wanted
 
 STREAMS_AT_ONCE = 8
 QUESTIONS_AT_ONCE = 16
 """About segments of one stream, or chunks of one read."""
+
+BACK_BYTES = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024)
+"""How far before a wanted offset a boundary at or before it is looked for: chunks know about one
+per 64 KiB, and a block has at most 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +60,20 @@ class _StreamPlan:
     pieces: Sequence[Piece]
 
 
-async def plan_read(streams: StreamPlace, options: ReadOptions, parallelism: int) -> Plan:
-    """Plan the read of all its streams.
+async def plan_read(
+    streams: StreamPlace, options: ReadOptions, parallelism: int, wanted: Wanted = ALL
+) -> Plan:
+    """Plan the read of all its streams, without segments and bytes that are not `wanted`.
 
     Raises InvalidRequest or InvalidPosition for invalid positions, SegmentTruncated, and as
     `StreamPlace.find` and `SegmentSource.bounds`.
     """
-    found = await streams.find(options.which)
-    _check_streams(found, options)
+    named = await streams.find(options.which)
+    _check_streams(named, options)
+    found = [stream for stream in named if wanted.admits_stream(stream)]
 
     async def one(stream: StreamRef) -> _StreamPlan:
-        return await _plan_stream(streams.source(stream), stream, options)
+        return await _plan_stream(streams.source(stream), stream, options, wanted)
 
     plans = dict(zip(found, await answers(found, STREAMS_AT_ONCE, one), strict=True))
     pieces = [piece for each in plans.values() for piece in each.pieces]
@@ -76,7 +85,7 @@ async def plan_read(streams: StreamPlace, options: ReadOptions, parallelism: int
 
 
 async def _plan_stream(
-    source: SegmentSource, stream: StreamRef, options: ReadOptions
+    source: SegmentSource, stream: StreamRef, options: ReadOptions, wanted: Wanted
 ) -> _StreamPlan:
     """The order matters: what was asked before the bounds lies within them."""
     watermark = None
@@ -85,7 +94,11 @@ async def _plan_stream(
     start = await _resolved(source, stream, options.start)
     end = await _resolved(source, stream, options.end)
     bounds = await source.bounds()
-    pieces = await _pieces(source, stream, bounds, (start, end))
+    limits = _places(stream, bounds, start), _places(stream, bounds, end)
+    segments = [each for each in bounds.segments if wanted.admits(stream, each)]
+    pieces = await _pieces(source, segments, limits, is_given=isinstance(start, Mapping))
+    if wanted.limits_offsets:
+        pieces = await _between_offsets(source, pieces, wanted)
     return _StreamPlan(bounds.incarnation, watermark, pieces)
 
 
@@ -151,22 +164,53 @@ async def _resolved(source: SegmentSource, stream: StreamRef, bound: Bound) -> B
 
 async def _pieces(
     source: SegmentSource,
-    stream: StreamRef,
-    bounds: StreamBounds,
-    limits: tuple[Bound | _Cut, Bound | _Cut],
+    segments: Sequence[SegmentBounds],
+    limits: tuple[Mapping[str, Place], Mapping[str, Place]],
+    *,
+    is_given: bool,
 ) -> list[Piece]:
-    """The pieces of one stream, in the order of its segments, as the source cuts them."""
-    first, last = (_places(stream, bounds, limit) for limit in limits)
+    """The pieces of some segments, in order, as the source cuts them.
+
+    `is_given`: a user gave the starts, which must not lie after the ends.
+    """
+    first, last = limits
 
     async def wanted(segment: SegmentBounds) -> Piece | None:
         places = (
             first.get(segment.name, (segment.start, 0)),
             last.get(segment.name, (segment.length, 0)),
         )
-        return await _wanted(source, segment, *places, is_given=isinstance(limits[0], Mapping))
+        return await _wanted(source, segment, *places, is_given=is_given)
 
-    found = await answers(bounds.segments, QUESTIONS_AT_ONCE, wanted)
+    found = await answers(segments, QUESTIONS_AT_ONCE, wanted)
     return [part for piece in found if piece is not None for part in source.pieces(piece)]
+
+
+async def _between_offsets(
+    source: SegmentSource, pieces: Sequence[Piece], wanted: Wanted
+) -> list[Piece]:
+    """The pieces without bytes that hold only blocks at unwanted offsets."""
+    stop = wanted.offset_stop
+
+    async def narrow(piece: Piece) -> Piece | None:
+        if piece.end <= wanted.offset_first or (stop is not None and stop <= piece.start):
+            return None
+        return await _narrowed(source, piece, wanted.offset_first, stop)
+
+    found = await answers(pieces, QUESTIONS_AT_ONCE, narrow)
+    return [piece for piece in found if piece is not None]
+
+
+async def _narrowed(source: SegmentSource, piece: Piece, first: int, stop: int | None) -> Piece:
+    """The part between the last known boundary up to `first` and the first one from `stop` on."""
+    near = [first - back for back in BACK_BYTES if piece.start < first - back]
+    near += [stop] if stop is not None and stop < piece.end else []
+    if not near:
+        return piece
+    known = await source.boundaries(piece, sorted(near))
+    starts = [at for at in known if piece.start < at <= first]
+    ends = [] if stop is None else [at for at in known if stop <= at < piece.end]
+    return part_of(piece, max(starts, default=piece.start), min(ends, default=piece.end))
 
 
 def _places(stream: StreamRef, bounds: StreamBounds, limit: Bound | _Cut) -> Mapping[str, Place]:
