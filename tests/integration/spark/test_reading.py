@@ -1,6 +1,5 @@
 """Reading streams in Spark: columns on request, times, filters, Arrow payloads and large events."""
 
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.client import ArrowSerializer, Client, WriterSettings
 from anabranch.common.model.hashing import routing_position
+from anabranch.common.runtime.clock import SystemClock
 from kit.cluster_thread import ClusterThread
 
 pytestmark = [
@@ -61,7 +61,7 @@ async def fill(client: Client) -> int:
         await client.streams.create(stream, segments=segments)
     await write_keyed(client, range(HALF))
     await client.cluster.flush_to_tier2()
-    between = int(time.time() * 1000) + 1
+    between = SystemClock().now_ms() + 1
     await client.streams.split_segment(KEYED, 0)
     await write_keyed(client, range(HALF, 2 * HALF))
     async with client.writer(OTHER) as writer:
@@ -214,7 +214,7 @@ def test_what_a_payload_cannot_be_is_refused_with_a_remedy(
     session: SparkSession, filled: Filled
 ) -> None:
     bad = load(session, filled, "tier2", KEYED, payload="arrow", payload_schema="id INT")
-    with pytest.raises(PySparkException, match="not an Arrow table.*payload=bytes"):
+    with pytest.raises(PySparkException, match=r"not an Arrow table.*payload=bytes"):
         bad.count()
     bad = load(session, filled, "tier2", TABLES, payload="arrow", payload_schema="name INT")
     with pytest.raises(PySparkException, match="does not fit the type of the read"):
