@@ -27,21 +27,18 @@ class AnabranchDataSource(DataSource):
     def name(cls) -> str:
         return "anabranch"
 
-    def schema(self) -> StructType:
-        from anabranch.spark.options.columns import parse_columns
-        from anabranch.spark.reading.schema import schema_of
+    def schema(self) -> StructType | str:
+        from anabranch.spark.reading.source import read_schema
 
         with told_to_users():
-            return schema_of(parse_columns(dict(self.options)))
+            return read_schema(dict(self.options))
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
-        from anabranch.spark.options.read import parse_options
-        from anabranch.spark.reading.source import StreamReader
+        from anabranch.spark.reading.source import batch_reader
 
         with told_to_users():
-            refuse_other_columns(schema, self.schema())
-            return StreamReader(parse_options(dict(self.options)))
+            return batch_reader(dict(self.options), schema)
 
 
 def refuse_other_columns(schema: StructType, fixed: StructType) -> None:
