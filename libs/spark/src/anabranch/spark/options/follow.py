@@ -1,4 +1,4 @@
-"""The options of a streaming read: Spark's texts → `FollowOptions`. Pure, but for an endpoints file.
+"""The options of following: Spark's texts → `FollowOptions`. Pure, but for an endpoints file.
 
 start                  head (default), tail, a time, or positions: where a new query begins
 max_bytes_per_trigger  about the most stored bytes of a micro-batch
@@ -7,7 +7,7 @@ failOnDataLoss         true (default): the query fails if events that it has not
 reader_group           scope/group: the subscriber that releases what the query has processed
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import parse_segment_name
@@ -48,7 +48,7 @@ class FollowOptions:
     start: Bound = "head"
     """Where a query without a checkpoint begins."""
     columns: Columns = columns.DEFAULT
-    division: Division = Division()
+    division: Division = field(default_factory=Division)
     budget: Budget = Budget()
     fail_on_data_loss: bool = True
     """Whether the query fails if events that it has not read are truncated or deleted."""
