@@ -7,18 +7,24 @@ micro-batch on. A stream that is gone fails the query; with `failOnDataLoss=fals
 place in the offset, and nothing of it is read.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.client.client import Client
 from anabranch.client.reading.places import checked
 from anabranch.common.contracts.stream_queries import SegmentRun
-from anabranch.common.errors import InvalidRequest, ScopeNotFound, StreamNotFound
+from anabranch.common.errors import (
+    NotFound,
+    ScopeNotFound,
+    StreamNotFound,
+    Unavailable,
+)
 from anabranch.common.model.names import StreamRef, parse_segment_name
 from anabranch.common.runtime.logger import get_logger
 from anabranch.spark.following import cuts
 from anabranch.spark.following.admission import bytes_of_rows, fill
-from anabranch.spark.following.cuts import check_incarnation, of_each, point_at
+from anabranch.spark.following.cuts import check_incarnation, of_each
 from anabranch.spark.following.limited import advanced, skipped
 from anabranch.spark.following.loss import Range, loss_of, range_of, split
 from anabranch.spark.following.offsets import Offset, Point, point_of
@@ -34,7 +40,7 @@ _log = get_logger(__name__)
 
 
 class Follower:
-    """Answers for one query. Holds no state of the query: offsets come in and go out."""
+    """Answers for one query. Holds no state: offsets come in and go out."""
 
     def __init__(self, place: StorePlace, options: FollowOptions) -> None:
         self._place = place
@@ -44,10 +50,9 @@ class Follower:
     # --- where to begin and to end --------------------------------------------------------
 
     async def initial(self) -> Offset:
-        """Where a query without a checkpoint begins. Raises StreamNotFound, InvalidRequest,
-        InvalidPosition."""
+        """Where a query without a checkpoint begins. Raises StreamNotFound, InvalidPosition,
+        Unavailable."""
         found = await self._place.find(self._options.which)
-        self._refuse_foreign_positions(found)
         return await of_each(found, self._start)
 
     async def tails(self) -> Offset:
@@ -92,18 +97,22 @@ class Follower:
             own = {name: at for name, at in start.items() if parse_segment_name(name)[0] == stream}
             places = await checked(ranges, own, own)
             incarnation, standings = await ranges.standings(stream, places)
-        return point_of(incarnation, ((at.segment_id, *place) for at, place in standings))
+        point = point_of(incarnation, ((at.segment_id, *place) for at, place in standings))
+        return await self._before_tail(stream, point)
 
-    def _refuse_foreign_positions(self, streams: Sequence[StreamRef]) -> None:
-        start = self._options.start
-        if isinstance(start, str | AtTime):
-            return
-        for name in start:
-            if parse_segment_name(name)[0] not in streams:
-                raise InvalidRequest(
-                    "a position names a segment of a stream that the query does not follow",
-                    remedy="name segments of the streams that the query names", segment=name,
-                )  # fmt: skip
+    async def _before_tail(self, stream: StreamRef, point: Point) -> Point:
+        """Raises Unavailable if the point lies behind the tail, as it may during a scale: the
+        query's first offset would be unusable for ever."""
+        tail = await cuts.tail(self._client, stream)
+        compared = await self._client.streams.compare_cuts(
+            str(stream), point.places(), tail.places()
+        )
+        if compared.order not in ("before", "equal"):
+            raise Unavailable(
+                "the start lies behind the end of the stream, which is being scaled",
+                remedy="start the query again", stream=str(stream),
+            )  # fmt: skip
+        return point
 
     async def _tails(self, streams: Sequence[StreamRef]) -> dict[StreamRef, Point]:
         """The tails of the streams that exist; of all, if the query must not lose events."""
@@ -180,8 +189,9 @@ class Follower:
         if budget.rows is not None:
             counted: dict[str, tuple[int, int]] = {}
             for run in sorted(runs, key=lambda each: -range_of(each).size)[:SAMPLES_MAX]:
-                info = await self._client.ranges().info(run.name)
-                counted[run.name] = (info.length, info.event_count)
+                with contextlib.suppress(NotFound):  # What is lost is found when it is passed.
+                    info = await self._client.ranges().info(run.name)
+                    counted[run.name] = (info.length, info.event_count)
             limits.append(bytes_of_rows(budget.rows, counted))
         return min(limits)
 
@@ -202,42 +212,40 @@ class Follower:
         Raises EventsTruncated for events that are gone, unless the query may lose them;
         StreamNotFound.
         """
-        both = [stream for stream in end if stream in start and start[stream] != end[stream]]
-        found = await self._runs(both, start, end)
-        pieces: list[Piece] = []
-        incarnations: dict[StreamRef, int] = {}
-        for stream, runs in found.items():
-            check_incarnation(stream, start[stream], end[stream].incarnation)
-            kept = await self._kept(stream, start[stream], runs)
-            places = start[stream].positions(stream)
-            own = [_piece(each, places.get(each.segment, (0, 0))) for each in kept]
-            if own:
-                pieces += own
-                incarnations[stream] = start[stream].incarnation
-        partitions = await divide(self._place, pieces, self._options.division, parallelism)
-        return Plan(incarnations, partitions)
+        moved = [stream for stream in end if stream in start and start[stream] != end[stream]]
+        found = await of_each(moved, lambda each: self._pieces(each, start[each], end[each]))
+        return Plan(
+            {stream: end[stream].incarnation for stream in moved if found[stream]},
+            await divide(
+                self._place,
+                [piece for pieces in found.values() for piece in pieces],
+                self._options.division,
+                parallelism,
+            ),
+        )
 
-    async def _kept(
-        self, stream: StreamRef, start: Point, runs: Sequence[SegmentRun]
-    ) -> Sequence[Range]:
+    async def _pieces(self, stream: StreamRef, start: Point, end: Point) -> list[Piece]:
+        """The readable bytes of the stream between two points."""
         try:
+            runs = await cuts.runs(self._client, stream, start, end)
             head = await self._client.streams.head_cut(str(stream))
         except (StreamNotFound, ScopeNotFound):
             if self._options.fail_on_data_loss:
                 raise
             _log.warning("a stream of the query is gone", stream=str(stream))
-            return ()
-        check_incarnation(stream, start, point_at(head).incarnation)
+            return []
+        check_incarnation(stream, start, end.incarnation)
+        check_incarnation(stream, start, head.incarnation)
         kept = split(runs, head)
-        if kept.lost:
-            if self._options.fail_on_data_loss:
-                raise loss_of(stream, kept.lost)
-            for each in kept.lost:
-                _log.warning(
-                    "the query lost events that were truncated",
-                    segment=each.segment, start=each.start, end=each.end,
-                )  # fmt: skip
-        return kept.ranges
+        if kept.lost and self._options.fail_on_data_loss:
+            raise loss_of(stream, kept.lost)
+        for each in kept.lost:
+            _log.warning(
+                "the query lost events that were truncated",
+                segment=each.segment, start=each.start, end=each.end,
+            )  # fmt: skip
+        places = start.positions(stream)
+        return [_piece(each, places.get(each.segment, (0, 0))) for each in kept.ranges]
 
 
 def _is_one(first: Offset, second: Offset, stream: StreamRef) -> bool:

@@ -24,7 +24,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The ranges that can be read, predecessors before their successors, and those that are gone."""
+    """The ranges that can be read, predecessors before successors, and those that are gone."""
 
     ranges: Sequence[Range]
     lost: Sequence[Range]

@@ -77,8 +77,13 @@ def parse_follow(options: Texts) -> FollowOptions:
 
 def _start(options: Texts, which: Which) -> Bound:
     start = parse_bound("start", options, "head")
-    if isinstance(start, str | AtTime) or not isinstance(which, Named):
+    if isinstance(start, str | AtTime):
         return start
+    if not isinstance(which, Named):
+        raise InvalidRequest(
+            "a query starts at positions of streams that it names",
+            remedy="name the streams, or start at head, tail or a time",
+        )
     for segment in start:
         if parse_segment_name(segment)[0] not in which.streams:
             raise InvalidRequest(
