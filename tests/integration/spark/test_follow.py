@@ -159,11 +159,11 @@ def test_limits_divide_a_backlog_over_scales_into_batches_without_loss(world: Wo
     written += world.write(stream, "b")
     world.scale(stream, 2)
     written += world.write(stream, "c")
-    query = world.following(stream, max_bytes_per_trigger=4000)
+    query = world.following(stream, max_bytes_per_trigger=1500)
     query.run()
     assert query.events == sorted(written)
     assert len(query.runs) > 5
-    assert max(len(batch) for batch in query.batches.values()) < 400
+    assert max(len(batch) for batch in query.batches.values()) < 250
 
 
 def test_a_limit_of_rows_is_kept_about(world: World) -> None:
@@ -193,7 +193,7 @@ def test_a_batch_that_failed_is_repeated_with_the_same_events_after_a_scale(worl
     later = world.write(stream, "b")
     query.before_batch = lambda _: None
     query.run()
-    assert query.batches[0] and sorted(query.batches[0]) == written
+    assert sorted(query.batches[0]) == written
     assert query.events == sorted(written + later)
 
 
@@ -259,7 +259,7 @@ def test_a_deleted_stream_fails_the_query_unless_it_may_lose_events(world: World
 
     world.do(delete)
     written += world.write(stays, "c")
-    with pytest.raises(StreamingQueryException, match="stream-not-found|no such stream"):
+    with pytest.raises(StreamingQueryException, match="no such stream"):
         query.run()
     query.run(failOnDataLoss=False)
     assert query.events == sorted(written)
@@ -324,7 +324,7 @@ def test_retention_may_delete_what_a_later_batch_has_confirmed(world: World) -> 
     async def released(client: Client) -> tuple[object, ...]:
         return (await client.reader_groups.subscribers(stream))[0].cut
 
-    query = world.following(stream, reader_group=group, max_bytes_per_trigger=3000)
+    query = world.following(stream, reader_group=group, max_bytes_per_trigger=800)
     query.before_batch = lambda batch_id: seen.update({batch_id: world.do(released)})
     written = world.write(stream, "a")
     query.run()
@@ -370,7 +370,7 @@ def test_queries_start_at_the_tail_at_a_time_and_within_a_block(world: World) ->
 def test_progress_tells_the_lag(world: World) -> None:
     stream = world.create("lagging")
     world.write(stream, "a")
-    query = world.following(stream, max_bytes_per_trigger=3000)
+    query = world.following(stream, max_bytes_per_trigger=800)
     progress = query.run().recentProgress
     lags = [
         json.loads(str(told["sources"][0]["latestOffset"]).replace("'", '"'))["lag_bytes"]
@@ -379,7 +379,7 @@ def test_progress_tells_the_lag(world: World) -> None:
     ]
     assert len(lags) >= 4
     assert lags == sorted(lags, reverse=True)
-    assert lags[0] > 3000
+    assert lags[0] > 1500
     assert lags[-1] == 0
 
 
@@ -399,7 +399,7 @@ def test_what_cannot_be_followed_is_refused_with_a_remedy(world: World) -> None:
     for options, told in (
         ({"end": "tail"}, "there is no option 'end'"),
         ({"failOnDataLoss": "perhaps"}, "give true or false"),
-        ({"stream": f"{SCOPE}/none"}, "no such stream|does not exist"),
+        ({"stream": f"{SCOPE}/none"}, "no such stream"),
     ):
         with pytest.raises(StreamingQueryException, match=told):
             query.run(**options)
