@@ -4,8 +4,9 @@ A query hands its batches to the test, which restarts it from its checkpoint as 
 """
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.client import Client
+from anabranch.client import Client, Position
 from anabranch.common.model.key_range import even_ranges
 from kit.cluster_thread import ClusterThread
 
@@ -40,7 +41,7 @@ class Following:
     """The ids of the batches in the order in which they ran, repeated ones included."""
     before_batch: Callable[[int], None] = lambda _: None
 
-    def start(self, *, available_now: bool = True, **more: object) -> StreamingQuery:
+    def start(self, more: Mapping[str, object], *, available_now: bool = True) -> StreamingQuery:
         options = {**self.options, **{name: str(value) for name, value in more.items()}}
         reader = self.session.readStream.format("anabranch")
         events = reader.option("nats_url", self.running.nats_url).options(**options).load()
@@ -52,7 +53,7 @@ class Following:
 
     def run(self, **more: object) -> StreamingQuery:
         """Let the query take what is there, and end. Raises its error."""
-        query = self.start(**more)
+        query = self.start(more)
         assert query.awaitTermination(QUERY_SECONDS_MAX), "the query does not end"
         return query
 
@@ -203,7 +204,7 @@ def test_a_query_that_is_stopped_and_started_goes_on_where_it_was(world: World) 
     written: list[str] = []
     for round_ in range(3):
         written += world.write(stream, f"r{round_}")
-        started = query.start(available_now=False)
+        started = query.start({}, available_now=False)
         started.processAllAvailable()
         started.stop()
     assert query.events == sorted(written)
@@ -299,7 +300,7 @@ def test_two_streams_share_the_limit_of_a_batch(world: World) -> None:
 def test_a_transaction_comes_whole_in_one_batch(world: World) -> None:
     stream = world.create("transactional", 4)
     query = world.following(stream)
-    started = query.start(available_now=False)
+    started = query.start({}, available_now=False)
 
     async def commit(client: Client, round_: int) -> None:
         async with await client.transactions(stream).begin() as transaction:
@@ -308,7 +309,7 @@ def test_a_transaction_comes_whole_in_one_batch(world: World) -> None:
             await transaction.commit()
 
     for round_ in range(5):
-        world.do(lambda client, round_=round_: commit(client, round_))
+        world.do(partial(commit, round_=round_))
     started.processAllAvailable()
     started.stop()
     assert len(query.events) == len(set(query.events)) == 200
@@ -332,18 +333,19 @@ def test_retention_may_delete_what_a_later_batch_has_confirmed(world: World) -> 
     first = tuple(sorted((int(at.segment_id), at.offset) for at in head.segments))
     assert [(int(at.segment_id), at.offset) for at in seen[0]] == list(first)  # type: ignore[attr-defined]
     assert len(seen) >= 4
-    assert seen[max(seen)] > seen[0]
+    before = seen[max(seen)]
+    assert before > seen[0]
     world.write(stream, "b")
     query.run()
     assert len(query.events) == len(set(query.events)) == 2 * len(written)
-    assert world.do(released) > seen[max(seen)]
+    assert world.do(released) > before
 
 
 def test_queries_start_at_the_tail_at_a_time_and_within_a_block(world: World) -> None:
     stream = world.create("starts")
     world.write(stream, "old")
 
-    async def positions(client: Client) -> dict[str, tuple[int, int]]:
+    async def positions(client: Client) -> dict[str, Position]:
         async with client.reader(stream, until_tail=True) as reader:
             for _ in range(33):
                 await anext(reader)
