@@ -24,6 +24,11 @@ CATALOGUE = (
         "Archive a stream as Parquet files, partitioned by event time: each event once.",
     ),
     Row(
+        "replay",
+        "replay",
+        "Write an archive, or a directory of Parquet files, to a stream: each event once.",
+    ),
+    Row(
         "flight-delays",
         "flight_delays",
         "Turn the flights of the demo into a table of delays per hour and two plots.",
