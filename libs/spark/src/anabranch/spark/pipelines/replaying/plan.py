@@ -111,9 +111,7 @@ def check_chosen(plan: Plan, replay: Replay, *, archive: bool) -> None:
 def missing(plan: Plan, done: int, names: Iterable[str]) -> list[str]:
     """The files of the chunks from `done` on that the source no longer has."""
     present = set(names)
-    return [
-        name for chunk in plan.chunks[done:] for name in chunk.files if name not in present
-    ]
+    return [name for chunk in plan.chunks[done:] for name in chunk.files if name not in present]
 
 
 def pause_s(rate: float | None, events: int, elapsed_s: float) -> float:
