@@ -98,7 +98,7 @@ def pushed(filters: Iterable[Filter], columns: Collection[str]) -> tuple[Wanted,
 
 
 def _column(each: Filter) -> str:
-    path = getattr(each, "attribute", ())
+    path: tuple[str, ...] = getattr(each, "attribute", ())
     return path[0] if len(path) == 1 else ""
 
 
