@@ -32,7 +32,15 @@ class AnabranchDataSource(DataSource):
         from anabranch.spark.reading.schema import schema_of
 
         with told_to_users():
+            if "table" in self.options:
+                return self._table_schema()
             return schema_of(parse_columns(dict(self.options)))
+
+    def _table_schema(self) -> StructType:
+        from anabranch.spark.tables.options import parse_table_name
+        from anabranch.spark.tables.schema import SCHEMAS, spark_schema
+
+        return spark_schema(SCHEMAS[parse_table_name(dict(self.options))])
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
@@ -41,7 +49,15 @@ class AnabranchDataSource(DataSource):
 
         with told_to_users():
             refuse_other_columns(schema, self.schema())
+            if "table" in self.options:
+                return self._table_reader()
             return StreamReader(parse_options(dict(self.options)))
+
+    def _table_reader(self) -> "DataSourceReader":
+        from anabranch.spark.tables.options import parse_table
+        from anabranch.spark.tables.source import TableReader
+
+        return TableReader(parse_table(dict(self.options)))
 
 
 def refuse_other_columns(schema: StructType, fixed: StructType) -> None:

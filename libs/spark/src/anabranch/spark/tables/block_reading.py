@@ -15,6 +15,7 @@ from anabranch.common.model.key_range import KeyRange
 from anabranch.common.storage.chunk_reader import ChunkReader
 from anabranch.common.storage.objects import load_catalog, read_highest
 from anabranch.common.storage.ports import ChunkStorage
+from anabranch.common.tier2.state import TieredExtent
 from anabranch.spark.options.places import TierTwo
 from anabranch.spark.options.read import Division
 from anabranch.spark.options.streams import Which
@@ -114,15 +115,18 @@ async def _boundaries(reader: ChunkReader, piece: Piece) -> list[int]:
 
 def read(place: TierTwo, task: BlockTask) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's blocks, in order. Raises PlanOutdated if planned data is gone."""
-    if task.lost:
-        yield batch(SCHEMA, [_lost_row(each) for each in task.lost])
-    if not task.pieces:
-        return
     with opened(place) as (loop, streams):
         assert isinstance(streams, TierTwoPlace)
-        reading = _Reading(loop, streams.storage)
-        for piece in task.pieces:
-            yield from reading.rows(piece, task.segments[piece.segment])
+        yield from read_task(loop, streams.storage, task)
+
+
+def read_task(loop: Loop, storage: ChunkStorage, task: BlockTask) -> Iterator[pa.RecordBatch]:
+    """As `read`, from an open storage."""
+    if task.lost:
+        yield batch(SCHEMA, [_lost_row(each) for each in task.lost])
+    reading = _Reading(loop, storage)
+    for piece in task.pieces:
+        yield from reading.rows(piece, task.segments[piece.segment])
 
 
 def _lost_row(lost: Lost) -> list[str | int | None]:
@@ -144,29 +148,37 @@ class _Reading:
     def rows(self, piece: Piece, checked: Checked) -> Iterator[pa.RecordBatch]:
         extent = piece.extent
         assert extent is not None
-        ahead = piece.start - extent.start
-        stretch = Stretch(
-            piece.segment, piece.start, piece.size, extent.ref.name, extent.ref.offset + ahead,
-            checked.keys,
-        )  # fmt: skip
-        fault = ""
+        stretch, fault = _stretch(piece, extent, checked.keys), ""
         try:
-            data = self._loop.run(self._reader.read(extent.ref, ahead, piece.size))
+            data = self._loop.run(
+                self._reader.read(extent.ref, piece.start - extent.start, piece.size)
+            )
         except Corrupt as error:
-            fault = str(error)
             data = self._loop.run(read_remains(self._storage, stretch))
             if not data and isinstance(error.__cause__, ObjectNotFound):
                 self._loop.run(self._confirm(piece, checked))
-                lost = [Damage(stretch.offset, stretch.size, fault)]
+                lost = [Damage(stretch.offset, stretch.size, str(error))]
                 yield from block_rows(stretch, b"", lost, self._position_of)
                 return
-
-        def boundaries() -> Sequence[int]:
-            known = self._loop.run(_boundaries(self._reader, piece))
-            return [at - piece.start for at in known if at > piece.start]
-
-        found = scan(stretch, data, boundaries, fault)
+            fault = "" if self._is_elsewhere(piece, extent) else str(error)
+        found = scan(stretch, data, lambda: self._boundaries_in(piece), fault)
         yield from block_rows(stretch, data, found, self._position_of)
+
+    def _boundaries_in(self, piece: Piece) -> Sequence[int]:
+        known = self._loop.run(_boundaries(self._reader, piece))
+        return [at - piece.start for at in known if at > piece.start]
+
+    def _is_elsewhere(self, piece: Piece, extent: TieredExtent) -> bool:
+        """Whether a damaged block of the extent explains why the checksum of a part of it, which
+        covers neighbouring bytes too, does not match."""
+        end = extent.start + extent.ref.length
+        if (piece.start, piece.end) == (extent.start, end):
+            return False
+        whole = Piece(piece.segment, extent.start, end, extent=extent)
+        stretch = _stretch(whole, extent, None)
+        data = self._loop.run(read_remains(self._storage, stretch))
+        found = scan(stretch, data, lambda: self._boundaries_in(whole))
+        return any(isinstance(each, Damage) for each in found)
 
     async def _confirm(self, piece: Piece, checked: Checked) -> None:
         """Raise PlanOutdated if the present catalog names another place for the missing bytes."""
@@ -181,6 +193,11 @@ class _Reading:
             raise PlanOutdated(
                 "a chunk was deleted after the read was planned", segment=piece.segment
             )
+
+
+def _stretch(piece: Piece, extent: TieredExtent, keys: KeyRange | None) -> Stretch:
+    at = extent.ref.offset + piece.start - extent.start
+    return Stretch(piece.segment, piece.start, piece.size, extent.ref.name, at, keys)
 
 
 async def read_remains(storage: ChunkStorage, stretch: Stretch) -> bytes:

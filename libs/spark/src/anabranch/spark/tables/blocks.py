@@ -210,7 +210,10 @@ def measured(
     encoded = columns.key.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     hashed = np.array([*map(position_of, distinct), np.nan])  # the last one: without a key
-    position = hashed[encoded.indices.fill_null(len(distinct)).to_numpy()]
+    at = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(encoded))
+    if columns.key.null_count:  # `fill_null` would import pandas.
+        at = np.where(columns.key.is_valid().to_numpy(zero_copy_only=False), at, len(distinct))
+    position = hashed[at]
     misplaced = (position < keys.start) | (position >= keys.end)
     return [
         Measure(low_ms, high_ms, _known(low), _known(high), count)
