@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.spark.pipelines.arguments import StreamInput, argument, parsed
-from anabranch.spark.pipelines.catalogue import CATALOGUE, PACKAGE, row_of
+from anabranch.spark.pipelines.catalogue import CATALOGUE, PACKAGE, Row, row_of
 from anabranch.spark.pipelines.frame import Pipeline, parser_of, shown
 
 
@@ -75,7 +75,7 @@ def test_of_an_error_in_a_task_only_our_own_text_is_shown() -> None:
 
 
 @pytest.mark.parametrize("row", CATALOGUE, ids=lambda row: row.name)
-def test_each_row_of_the_catalogue_is_a_pipeline_with_its_name_and_help(row) -> None:
+def test_each_row_of_the_catalogue_is_a_pipeline_with_its_name_and_help(row: Row) -> None:
     pipeline = import_module(f"{PACKAGE}.{row.module}").PIPELINE
     assert (pipeline.name, pipeline.help) == (row.name, row.help)
     assert row_of(row.module) == row

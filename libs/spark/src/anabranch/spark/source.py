@@ -11,13 +11,14 @@ the code behind it when it is called.
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from anabranch.spark.errors_shown import told_to_users
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 
 class AnabranchDataSource(DataSource):
@@ -58,6 +59,29 @@ class AnabranchDataSource(DataSource):
         from anabranch.spark.tables.source import TableReader
 
         return TableReader(parse_table(dict(self.options)))
+
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802
+        """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
+        from anabranch.spark.options.follow import parse_follow
+
+        with told_to_users():
+            refuse_old_spark(pyspark.__version__)
+            refuse_other_columns(schema, self.schema())
+            options = parse_follow(dict(self.options))
+        from anabranch.spark.following.source import StreamFollower
+
+        return StreamFollower(options)
+
+
+def refuse_old_spark(version: str) -> None:
+    """Raises InvalidRequest before 4.2, in which sources learn where a micro-batch begins."""
+    from anabranch.common.errors import InvalidRequest
+
+    if tuple(map(int, version.split(".")[:2])) < (4, 2):
+        raise InvalidRequest(
+            "following a stream needs Spark 4.2 or newer",
+            remedy="update pyspark, or read the stream in batches", found=version,
+        )  # fmt: skip
 
 
 def refuse_other_columns(schema: StructType, fixed: StructType) -> None:

@@ -21,15 +21,15 @@ def main(words: Sequence[str]) -> int:
         for row in CATALOGUE:
             sys.stdout.write(json.dumps(asdict(row)) + "\n")
         return 0
-    row = row_of(words[0])
-    if row is None:
+    chosen = row_of(words[0])
+    if chosen is None:
         names = ", ".join(each.name for each in CATALOGUE)
         sys.stderr.write(f"there is no pipeline {words[0]}; the pipelines are {names}\n")
         return EXIT_USAGE
     from anabranch.spark.pipelines.frame import run_program
 
     sys.argv = list(words)
-    run_program(import_module(f"{PACKAGE}.{row.module}").PIPELINE)
+    run_program(import_module(f"{PACKAGE}.{chosen.module}").PIPELINE)
     return 0
 
 

@@ -19,6 +19,11 @@ class Row:
 
 CATALOGUE = (
     Row(
+        "archive",
+        "archive",
+        "Archive a stream as Parquet files, partitioned by event time: each event once.",
+    ),
+    Row(
         "flight-delays",
         "flight_delays",
         "Turn the flights of the demo into a table of delays per hour and two plots.",

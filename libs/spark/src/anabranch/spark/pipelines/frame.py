@@ -87,7 +87,7 @@ def run_program(pipeline: Pipeline[A, R]) -> None:
 def main(pipeline: Pipeline[A, R], words: Sequence[str]) -> int:
     """Run a command line; return the exit code."""
     chosen = parser_of(pipeline).parse_args(words)
-    progress = Progress(sys.stdout if chosen.progress else None)
+    progress = Progress(sys.stdout if chosen.progress else None, sys.stderr)
     try:
         report = perform(pipeline, parsed(pipeline.arguments, chosen), progress)
     except AnabranchError as error:
