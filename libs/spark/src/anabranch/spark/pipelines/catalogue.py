@@ -24,6 +24,11 @@ CATALOGUE = (
         "Archive a stream as Parquet files, partitioned by event time: each event once.",
     ),
     Row(
+        "audit",
+        "audit",
+        "Prove from tier 2 alone that streams are whole: blocks, numbers, keys and epochs.",
+    ),
+    Row(
         "flight-delays",
         "flight_delays",
         "Turn the flights of the demo into a table of delays per hour and two plots.",

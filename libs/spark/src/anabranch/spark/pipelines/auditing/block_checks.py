@@ -150,8 +150,10 @@ def misplaced_merges(
 ) -> DataFrame:
     """Findings for the places (segment, offset, text) that lie inside a block."""
     wanted = session.createDataFrame(list(places), _PLACES)
-    inside = rows.where("damage IS NULL").join(F.broadcast(wanted), "segment").where(
-        "offset < place AND place < offset + size_bytes"
+    inside = (
+        rows.where("damage IS NULL")
+        .join(F.broadcast(wanted), "segment")
+        .where("offset < place AND place < offset + size_bytes")
     )
     return inside.select(
         F.lit("transactions").alias("check"), "stream", "segment", F.col("place").alias("offset"),

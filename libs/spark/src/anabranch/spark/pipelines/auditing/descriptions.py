@@ -1,8 +1,8 @@
 """Checks of what tier 2 says about streams, without their bytes. Pure.
 
-    epochs        the segments of each epoch cover [0, 1) without a hole or an overlap
-    sizes         a sealed segment's length in its catalog is the size with which it was sealed
-    transactions  a merged segment lies inside its target; which segments are not merged yet
+epochs        the segments of each epoch cover [0, 1) without a hole or an overlap
+sizes         a sealed segment's length in its catalog is the size with which it was sealed
+transactions  a merged segment lies inside its target; which segments are not merged yet
 """
 
 from collections.abc import Iterable, Iterator, Mapping
