@@ -18,7 +18,7 @@ from anabranch.common.adapters.chunk_url import open_directory
 from anabranch.common.errors import CorruptBlock
 from anabranch.common.model.hashing import routing_position
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import StreamRef, segment_id, segment_name
+from anabranch.common.model.names import StreamRef, segment_id, segment_kind, segment_name
 from anabranch.common.model.stream import SegmentRange, StreamState
 from anabranch.common.runtime.ids import SystemIds
 from anabranch.common.tier2 import chunk as chunks
@@ -213,7 +213,8 @@ class MadeTierTwo:
             name, number, Stamp(1, 1), start=made.start, length=length,
             event_count=made.events if made.event_count is None else made.event_count,
             sealed=made.sealed_epoch is not None if is_sealed is None else is_sealed,
-            modified_ms=BASE_MS, start_event_count=made.events_before_start,
+            modified_ms=BASE_MS, kind=segment_kind(name),
+            start_event_count=made.events_before_start,
         )  # fmt: skip
         self.segment_numbers[name] = number
         self._changes.append(SegmentChange(state, added=tuple(added)))
