@@ -2,7 +2,7 @@
 
     python -m bench.spark_child
 
-A line in is a request: the format, its options, and whether to take the time or to check. A line
+A line in is a request: the format, its options, and whether to take the time, to check or to plan. A line
 out is the answer. The process ends with its input.
 """
 
@@ -54,12 +54,16 @@ class _ReadyReader(DataSourceReader):
 
 
 def answer(spark: SparkSession, request: Mapping[str, object]) -> dict[str, object]:
-    """Read everything once → seconds, events and bytes, or the sum of checksums."""
+    """Read everything once → seconds, events and bytes, or the sum of checksums; or only plan it
+    → seconds and partitions."""
     options = request["options"]
     assert isinstance(options, dict)
     clock = SystemStopwatch()
     begun = clock.now()
     events = spark.read.format(str(request["format"])).options(**options).load()
+    if request.get("plan"):
+        partitions = events.rdd.getNumPartitions()
+        return {"seconds": clock.now() - begun, "partitions": partitions}
     if request["check"]:
         found = events.selectExpr("count(*) AS events", "sum(crc32(event)) AS sum").first()
         assert found is not None
