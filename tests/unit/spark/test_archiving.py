@@ -287,8 +287,8 @@ def test_merged_files_keep_their_events_and_sums() -> None:
 
 
 def test_a_log_of_spark_begins_at_the_last_cut(tmp_path: Path) -> None:
-    checkpoint.begin(tmp_path, "")
+    checkpoint.begin(tmp_path, "", SeededIds(1))
     assert list(tmp_path.iterdir()) == []
-    checkpoint.begin(tmp_path, '{"demo/flights": "1@ 0:77"}')
+    checkpoint.begin(tmp_path, '{"demo/flights": "1@ 0:77"}', SeededIds(1))
     assert checkpoint.offset_of(tmp_path, 0) == '{"demo/flights": "1@ 0:77"}'
     assert (tmp_path / "commits/0").read_text() == 'v1\n{"nextBatchWatermarkMs":0}'

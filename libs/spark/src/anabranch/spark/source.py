@@ -18,7 +18,12 @@ from pyspark.sql.types import StructType
 from anabranch.spark.errors_shown import told_to_users
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 
 
 class AnabranchDataSource(DataSource):
@@ -71,6 +76,20 @@ class AnabranchDataSource(DataSource):
         from anabranch.spark.following.source import StreamFollower
 
         return StreamFollower(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        """Parse the options, and return a sink. Raises Invalid and NotFound errors, Unavailable."""
+        from anabranch.spark.writing.planning import plan_batch
+
+        with told_to_users():
+            return plan_batch(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802
+        """Parse the options, and return the sink of one micro-batch. Raises Invalid errors."""
+        from anabranch.spark.writing.planning import plan_micro_batch
+
+        with told_to_users():
+            return plan_micro_batch(dict(self.options), schema, overwrite=overwrite)
 
 
 def refuse_old_spark(version: str) -> None:

@@ -26,11 +26,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.ids import SystemIds
 from anabranch.spark.pipelines.archiving import checkpoint, lake, place
 from anabranch.spark.pipelines.archiving.compaction import compacted, plan_compaction
 from anabranch.spark.pipelines.archiving.files import Files, open_files, url_of
 from anabranch.spark.pipelines.archiving.manifest import Batch, Contents, Origin, with_batch
-from anabranch.spark.pipelines.archiving.tasks import merge_groups, read_files, write_events
+from anabranch.spark.pipelines.archiving.tasks import merge_groups, read_named, write_events
 from anabranch.spark.pipelines.arguments import argument, nats_url
 from anabranch.spark.pipelines.frame import Pipeline, run_program
 from anabranch.spark.pipelines.progress import Progress
@@ -122,7 +123,7 @@ def read(session: SparkSession, out: str) -> DataFrame:
         raise InvalidRequest(
             "the place holds no archive", remedy="name the --out of `archive`", place=url
         )
-    return read_files(session, url, contents, contents.files.values())
+    return read_named(session, url, contents, sorted(contents.files))
 
 
 def followed(
@@ -161,7 +162,7 @@ def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Repo
     archivist = Archivist(files, url, origin, contents)
     progress.phase("archiving")
     with tempfile.TemporaryDirectory(prefix="anabranch-archive-") as log:
-        checkpoint.begin(Path(log), contents.after)
+        checkpoint.begin(Path(log), contents.after, SystemIds())
 
         def add(batch: DataFrame, number: int) -> None:
             added = archivist.add(batch, checkpoint.offset_of(Path(log), number))

@@ -24,6 +24,11 @@ CATALOGUE = (
         "Archive a stream as Parquet files, partitioned by event time: each event once.",
     ),
     Row(
+        "replay",
+        "replay",
+        "Write an archive, or a directory of Parquet files, to a stream: each event once.",
+    ),
+    Row(
         "audit",
         "audit",
         "Prove from tier 2 alone that streams are whole: blocks, numbers, keys and epochs.",

@@ -50,7 +50,7 @@ EXIT_FINDINGS = 3
 EXIT_INTERRUPTED = 130
 REPORT_JSON = "report.json"
 REPORT_TEXT = "report.txt"
-_OUR_ERROR = re.compile(r"^(?:[\w.]*: )*anabranch\.common\.errors\.\w+: (.*)$", re.MULTILINE)
+_OUR_ERROR = re.compile(r"^(?:[\w.]*: )*anabranch\.common\.errors\.[\w.]+: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class BucketFiles:
         return self._run(self._storage.get(name))
 
     def list(self, directory: str) -> Sequence[str]:
-        return self._run(self._storage.list(f"{directory}/"))
+        return self._run(self._storage.list(f"{directory}/" if directory else ""))
 
     def delete(self, name: str) -> None:
         self._run(self._storage.delete(name))

@@ -1,8 +1,9 @@
 """The work of an archive as jobs of Spark: write a batch, compact, read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -60,24 +61,31 @@ def _merge_task(
         yield tables.as_batch([merged])
 
 
-def read_files(
-    session: SparkSession, url: str, contents: Contents, chosen: Iterable[File]
+def read_named(
+    session: SparkSession, url: str, contents: Contents, names: Sequence[str]
 ) -> DataFrame:
-    """The events of some files of an archive, with the column of its partitions."""
-    unit = contents.origin.unit if contents.origin is not None else "day"
-    names = [file.name for file in chosen]
-    events = schema_of(DEFAULT)
-    column = UNITS[unit]
-    schema = events.add(column, "date" if unit == "day" else "string")
+    """The events of some files of an archive, with the column of its partitions; or of other
+    Parquet files of a directory, as they are."""
     root = local_path(url)
+    if contents.origin is None:
+        assert root is not None
+        return session.read.parquet(*(file_path(root / name) for name in names))
+    unit = contents.origin.unit
+    column = UNITS[unit]
+    schema = schema_of(DEFAULT).add(column, "date" if unit == "day" else "string")
     if not names:
         return session.createDataFrame([], schema)
     if root is not None:
-        reader = session.read.schema(schema).option("basePath", (root / DATA).as_uri())
-        return reader.parquet(*((root / name).as_uri() for name in names))
+        reader = session.read.schema(schema).option("basePath", file_path(root / DATA))
+        return reader.parquet(*(file_path(root / name) for name in names))
     listed = session.createDataFrame([(name,) for name in names], "name string")
     spread = listed.repartition(min(len(names), TASKS_MAX))
     return spread.mapInArrow(partial(_read_task, url=url, column=column), schema)
+
+
+def file_path(path: Path) -> str:
+    """A local path as Hadoop reads it, which takes the signs of a URL literally."""
+    return f"file:{path}"
 
 
 def _read_task(
