@@ -37,7 +37,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         place = self._options.place
         if self._options.table != "blocks" or not isinstance(place, TierTwo):
-            return [WholeTable(0)]
+            return [WholeTable()]
         from anabranch.spark.tables.block_reading import plan
 
         with told_to_users():
