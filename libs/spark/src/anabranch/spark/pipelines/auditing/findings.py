@@ -35,7 +35,7 @@ CHECKS = (
         "epochs",
         "the segments of each epoch cover the key space exactly",
         "epochs",
-        "the controllers write the description: if it is right there (`anabranch stream epochs`), "
+        "the controllers write the description: if it is right there (`anabranch stream epochs STREAM`), "
         f"any change of the stream writes it anew; else {_REPORT}",
     ),
     Check(
