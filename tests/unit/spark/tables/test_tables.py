@@ -43,7 +43,8 @@ def scaled() -> MadeTierTwo:
 def rows(made: MadeTierTwo, table: str, which: Any = ALL) -> list[dict[str, Any]]:
     asked = TableOptions(table, which, TierTwo("memory:"))
     found = asyncio.run(tier_two_rows(made.storage(), asked))
-    return batch(SCHEMAS[table], found).to_pylist()
+    listed: list[dict[str, Any]] = batch(SCHEMAS[table], found).to_pylist()
+    return listed
 
 
 def test_streams_have_their_state_and_their_bytes() -> None:
