@@ -294,7 +294,10 @@ async def fill(client: Client) -> None:
     async with client.reader(stream, until_tail=True) as reader:
         for _ in range(700):
             await anext(reader)
-        cut = {parse_segment_name(name)[1]: at.offset for name, at in reader.positions().items()}
+        positions = reader.positions()
+        cut: dict[int, int] = {
+            parse_segment_name(name)[1]: at.offset for name, at in positions.items()
+        }
     await client.streams.truncate(stream, cut)
     await client.cluster.flush_to_tier2()
 
@@ -311,5 +314,5 @@ def test_a_year_of_flights_with_scales_truncation_and_transactions_is_healthy(
     assert by_name["transactions"].examined > 0
     assert by_name["sizes"].examined > 0
     assert by_name["epochs"].examined > 2
-    assert by_name["keys"].examined == report.events
+    assert 0 < by_name["keys"].examined <= report.events, "some flights have no key"
     assert [Path(plot).is_file() for plot in report.plots] == [True]
