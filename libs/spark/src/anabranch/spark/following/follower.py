@@ -1,4 +1,4 @@
-"""What a streaming query asks on the driver: where it begins, ends, and what lies between.
+"""The questions of a streaming query on the driver: its start, its ends, and the data between.
 
     initial ──► offset ─latest─► offset ─latest─► …      plan(offset, next offset) ──► partitions
 
@@ -182,7 +182,7 @@ class Follower:
             counted: dict[str, tuple[int, int]] = {}
             ranges = [range_of(run) for each in backlogs for run in each.runs]
             for sample in heapq.nlargest(SAMPLES_MAX, ranges, key=lambda each: each.size):
-                with contextlib.suppress(NotFound):  # What is lost is found when it is passed.
+                with contextlib.suppress(NotFound):  # A loss is found when it is passed.
                     info = await self._client.ranges().info(sample.segment)
                     counted[sample.segment] = (info.length, info.event_count)
             limits.append(bytes_of_rows(budget.rows, counted))

@@ -47,7 +47,7 @@ _log = get_logger(__name__)
 
 
 def budget_of(limit: ReadLimit, options: Budget) -> Budget:
-    """What one batch may take. Spark knows one limit; a second one comes from the options."""
+    """The budget of one batch. Spark knows one limit; a second one comes from the options."""
     match limit:
         case ReadMaxBytes():
             return Budget(limit.max_bytes, options.rows)
