@@ -25,6 +25,7 @@ NOT_RUN: Mapping[str, str] = {
     "anabranch container replicas set": "needs replicas; docs/replication.md is run",
     "anabranch container elect": "needs a lost leader; docs/replication.md is run",
     "anabranch table watch demo/readings --from now": "waits for changes until Ctrl-C",
+    "anabranch pipeline run": "starts Spark; tests/integration/spark/test_archive.py",
     "anabranch group offline": "needs a reader that reads; tests/integration/client_commands",
 }
 """The beginnings of examples that are only parsed → the reason, and the test of the command."""

@@ -11,6 +11,7 @@ the code behind it when it is called.
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -19,6 +20,7 @@ from anabranch.spark.errors_shown import told_to_users
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
+        DataSourceStreamReader,
         DataSourceStreamWriter,
         DataSourceWriter,
     )
@@ -31,21 +33,47 @@ class AnabranchDataSource(DataSource):
     def name(cls) -> str:
         return "anabranch"
 
-    def schema(self) -> StructType:
-        from anabranch.spark.options.columns import parse_columns
-        from anabranch.spark.reading.schema import schema_of
+    def schema(self) -> StructType | str:
+        from anabranch.spark.reading.source import read_schema
 
         with told_to_users():
-            return schema_of(parse_columns(dict(self.options)))
+            if "table" in self.options:
+                return self._table_schema()
+            return read_schema(dict(self.options))
+
+    def _table_schema(self) -> StructType:
+        from anabranch.spark.tables.options import parse_table_name
+        from anabranch.spark.tables.schema import SCHEMAS, spark_schema
+
+        return spark_schema(SCHEMAS[parse_table_name(dict(self.options))])
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
-        from anabranch.spark.options.read import parse_options
-        from anabranch.spark.reading.source import StreamReader
+        from anabranch.spark.reading.source import batch_reader
 
         with told_to_users():
+            if "table" in self.options:
+                return self._table_reader(schema)
+            return batch_reader(dict(self.options), schema)
+
+    def _table_reader(self, schema: StructType) -> "DataSourceReader":
+        from anabranch.spark.tables.options import parse_table
+        from anabranch.spark.tables.source import TableReader
+
+        refuse_other_columns(schema, self._table_schema())
+        return TableReader(parse_table(dict(self.options)))
+
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802
+        """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
+        from anabranch.spark.options.follow import parse_follow
+
+        with told_to_users():
+            refuse_old_spark(pyspark.__version__)
             refuse_other_columns(schema, self.schema())
-            return StreamReader(parse_options(dict(self.options)))
+            options = parse_follow(dict(self.options))
+        from anabranch.spark.following.source import StreamFollower
+
+        return StreamFollower(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         """Parse the options, and return a sink. Raises Invalid and NotFound errors, Unavailable."""
@@ -60,6 +88,17 @@ class AnabranchDataSource(DataSource):
 
         with told_to_users():
             return plan_micro_batch(dict(self.options), schema, overwrite=overwrite)
+
+
+def refuse_old_spark(version: str) -> None:
+    """Raises InvalidRequest before 4.2, in which sources learn where a micro-batch begins."""
+    from anabranch.common.errors import InvalidRequest
+
+    if tuple(map(int, version.split(".")[:2])) < (4, 2):
+        raise InvalidRequest(
+            "following a stream needs Spark 4.2 or newer",
+            remedy="update pyspark, or read the stream in batches", found=version,
+        )  # fmt: skip
 
 
 def refuse_other_columns(schema: StructType, fixed: StructType) -> None:

@@ -17,6 +17,7 @@ from anabranch.cli.catalogue.cluster import (
 from anabranch.cli.catalogue.data import EVENTS, GROUP, SCOPE, STARTING, STREAM, TRANSACTION
 from anabranch.cli.catalogue.health import HEALTH
 from anabranch.cli.catalogue.measuring import PERF, TOP
+from anabranch.cli.catalogue.pipelines import PIPELINE
 from anabranch.cli.catalogue.row import Command, Entry, Group, Heading, commands, paths
 from anabranch.cli.catalogue.tables import TABLE
 from anabranch.cli.catalogue.this_machine import COMPLETION, CONTEXT
@@ -29,6 +30,7 @@ CATALOGUE = (
     Heading("Events", EVENTS),
     Heading("Streams, readers and tables", (SCOPE, STREAM, GROUP, TRANSACTION, TABLE)),
     Heading("Topics and their records", (*RECORDS, TOPIC, PARTITION, CONSUMER)),
+    Heading("Pipelines on Spark", (PIPELINE,)),
     Heading("Measure and watch", (PERF, TOP)),
     Heading("The cluster", (CLUSTER, SPU, SPU_GROUP, CONTAINER, OPERATION)),
     Heading("Health and support", HEALTH),

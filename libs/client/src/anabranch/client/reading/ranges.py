@@ -5,7 +5,8 @@ so the caller that decodes them verifies them.
 """
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.reading.bounds import StreamBounds
+from anabranch.client.reading.bounds import Start, StreamBounds
+from anabranch.client.reading.frontier import Standing
 from anabranch.client.reading.times.cut_at import TimeCut
 from anabranch.client.reading.times.instants import Instant
 from anabranch.client.settings import BackoffSettings
@@ -67,6 +68,16 @@ class SegmentRanges:
         zone, StreamNotFound, CorruptBlock, Unavailable."""
         found = await self._bounds(stream).at_time(instant)
         return TimeCut({each.name: at for each, at in found.standings}, found.basis)
+
+    async def standings(self, stream: StreamRef, start: Start) -> tuple[int, list[Standing]]:
+        """The stream's incarnation, and the cut of `start` with the keys of each segment.
+
+        Positions may omit segments; their keys get the head. Raises InvalidRequest,
+        InvalidPosition, StreamNotFound.
+        """
+        bounds = self._bounds(stream)
+        standings = await bounds.start(start)
+        return bounds.incarnation, standings
 
     async def info(self, segment: str) -> SegmentInfo:
         """The segment's present bounds. Raises SegmentNotFound."""

@@ -8,33 +8,32 @@ events, so it can be compared with the reports of other readers: `row_sum` is th
 of all events. Hours are hours of the scheduled departure; hours of the day are in New York's time.
 """
 
-import argparse
-import json
-import logging
-import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-from anabranch.common.errors import AnabranchError
+from anabranch.spark.pipelines.arguments import StreamInput, argument
 from anabranch.spark.pipelines.flight_plots import plot_by_hour, plot_by_month
+from anabranch.spark.pipelines.frame import Pipeline, run_program
 from anabranch.spark.pipelines.progress import Progress
-from anabranch.spark.session import open_session
 
 TABLE = "hourly_delays.parquet"
 DELAYED_MINUTES = 15
-EXIT_FAILED = 1
 GROUPS_MAX = 100_000
-_OUR_ERROR = re.compile(r"^anabranch\.common\.errors\.\w+: (.*)$", re.MULTILINE)
 _FLIGHT = StructType([StructField("origin", StringType()), StructField("dep_delay", DoubleType())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments(StreamInput):
+    """A stream of flights, and the directory of the results."""
+
+    out: Path = argument("directory of the results")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +77,13 @@ def hourly_delays(events: DataFrame) -> DataFrame:
     )
 
 
-def run(
-    session: SparkSession, stream: str, source: tuple[str, str], out: Path, progress: Progress
-) -> Report:
+def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
     """Read, write the table and draw the plots. Replaces the table and the plots in `out`."""
+    out, source = arguments.out, arguments.source(os.environ)
     progress.phase("reading")
     # With more groups Spark sorts rows to compute percentiles, which takes 20 times as long.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", GROUPS_MAX)
-    hours = hourly_delays(read_flights(session, stream, source)).persist()
+    hours = hourly_delays(read_flights(session, arguments.stream, source)).persist()
     try:
         flights = F.col("flights")
         read = hours.agg(
@@ -126,66 +124,24 @@ def local_hours(hours: pd.DataFrame) -> pd.DataFrame:
     return hours.assign(month=local.dt.month, hour=local.dt.hour)
 
 
-class SparkFailed(Exception):
-    """Spark's error as text, because after the end of the session its object is unusable."""
-
-
-@contextmanager
-def _spark_errors_as_text() -> Iterator[None]:
-    try:
-        yield
-    except PySparkException as error:
-        text = str(error)
-        ours = _OUR_ERROR.search(text)
-        raise SparkFailed(ours[1] if ours else text) from None
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(prog="flight_delays", description=__doc__.split("\n")[0])
-    parser.add_argument("--stream", required=True, help="scope/stream")
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--tier2", metavar="URL", help="straight from tier 2, such as file:///…")
-    source.add_argument(
-        "--nats", metavar="WHERE", help="from the stores: a URL, or a cluster's endpoints file"
-    )
-    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument(
-        "--progress", action="store_true", help="print the progress before it, as lines of JSON"
-    )
-    chosen = parser.parse_args(arguments)
-    option = ("tier2", chosen.tier2) if chosen.tier2 else ("nats_url", chosen.nats)
-    progress = Progress(sys.stdout if chosen.progress else None)
-    try:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        progress.phase("starting")
-        with (
-            open_session("flight-delays", quick=True) as session,
-            progress.watching(session),
-            _spark_errors_as_text(),
-        ):
-            report = run(session, chosen.stream, option, chosen.out, progress)
-            progress.phase("stopping")
-    except AnabranchError as error:
-        sys.stderr.write(f"{error}; {error.remedy_for('command')}\n")
-        return EXIT_FAILED
-    except SparkFailed as error:
-        sys.stderr.write(f"{error}\n")
-        return EXIT_FAILED
-    sys.stdout.write(json.dumps(asdict(report)) + "\n" if chosen.json else _summary(report))
-    return 0
-
-
-def _summary(report: Report) -> str:
-    lines = (
+def summary(report: Report) -> Sequence[str]:
+    """The report as lines for people."""
+    return (
         f"read {report.events:,} events (sum of CRC32 {report.row_sum})",
         f"wrote {report.parquet_rows:,} rows to {report.table}",
         *(f"drew {path}" for path in report.plots),
     )
-    return "\n".join(lines) + "\n"
+
+
+PIPELINE = Pipeline(
+    name="flight-delays",
+    help="Turn the flights of the demo into a table of delays per hour and two plots.",
+    arguments=Arguments,
+    run=run,
+    summary=summary,
+    results_in=lambda arguments: arguments.out,
+)
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.ERROR)
-    sys.exit(main(sys.argv[1:]))
+    run_program(PIPELINE)

@@ -1,6 +1,7 @@
 """Tells what a pipeline does, one JSON object per line, for a program that runs it.
 
     {"doing": "reading", "tasks_done": 3, "tasks": 8}
+    {"said": "batch 7: 1,000 events in 2 files"}
 
 `tasks` counts the tasks of Spark's active stages; 0 if there are none. A thread asks Spark twice a
 second. It owns nothing that outlives the block, and ends with it.
@@ -34,10 +35,12 @@ class Tracker(Protocol):
 
 
 class Progress:
-    """Owns the name of the present phase. Without `lines` it tells nothing."""
+    """Owns the name of the present phase. Programs read `lines`; without them, `people` read what
+    a pipeline says."""
 
-    def __init__(self, lines: TextIO | None) -> None:
+    def __init__(self, lines: TextIO | None, people: TextIO | None = None) -> None:
         self._lines = lines
+        self._people = people
         self._phase = ""
         self._turn = threading.Lock()
         self._ended = threading.Event()
@@ -46,6 +49,13 @@ class Progress:
         """A new phase begins."""
         self._phase = name
         self._tell(0, 0)
+
+    def say(self, text: str) -> None:
+        """A step is done: a line for people, or `{"said": text}` for a program."""
+        if self._lines is not None:
+            self._write(self._lines, json.dumps({"said": text}))
+        elif self._people is not None:
+            self._write(self._people, text)
 
     @contextmanager
     def watching(self, session: SparkSession) -> Iterator[None]:
@@ -71,10 +81,13 @@ class Progress:
     def _tell(self, done: int, tasks: int) -> None:
         if self._lines is None:
             return
-        line = {"doing": self._phase, "tasks_done": done, "tasks": tasks}
+        told = {"doing": self._phase, "tasks_done": done, "tasks": tasks}
+        self._write(self._lines, json.dumps(told))
+
+    def _write(self, to: TextIO, line: str) -> None:
         with self._turn:  # a line of another thread shall not come in between
-            self._lines.write(json.dumps(line) + "\n")
-            self._lines.flush()
+            to.write(line + "\n")
+            to.flush()
 
 
 def task_counts(tracker: Tracker) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""What the pipelines `archive` and `replay` do with files: places, manifests, writing, reading."""

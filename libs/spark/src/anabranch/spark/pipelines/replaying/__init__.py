@@ -1,0 +1,1 @@
+"""What the pipeline `replay` decides and asks, besides its program."""
