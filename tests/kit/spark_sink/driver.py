@@ -24,6 +24,7 @@ TASKS = 4
 SETTINGS = {
     "spark.executor.memory": "600m",
     "spark.speculation": "true",
+    "spark.speculation.efficiency.enabled": "false",
     "spark.speculation.interval": "100ms",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.5",
