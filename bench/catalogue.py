@@ -105,11 +105,8 @@ def workloads(names: Sequence[str]) -> list[Workload]:
     """The named workloads in the order given; most have parts. Raises InvalidRequest."""
     once = frozenset({FLUSH_OFF, *APARTS, Disk(WINDOW_BYTES, 0).label.settings})
     over_http: tuple[Workload, ...] = (GatewayPost(once), GatewayGet(once), DirectWriters(once))
-    in_spark: tuple[Workload, ...] = (
-        SparkRead("W13 tier 2", "tier2", once),
-        SparkRead("W13 stores", "stores", once),
-        SparkWrite(once),
-    )
+    reads = (SparkRead("W13 tier 2", "tier2", once), SparkRead("W13 stores", "stores", once))
+    in_spark: tuple[Workload, ...] = (*reads, SparkWrite(once))
     known: dict[str, tuple[Workload, ...]] = {
         "W1": (MaxWrite(APARTS), SteadyWrite()),
         "W3": (OneAwaited(once), BusyAwaited(once)),

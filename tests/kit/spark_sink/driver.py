@@ -23,12 +23,6 @@ from kit.spark_sink.faults import FAULT_DIR, FaultyDataSource
 TASKS = 4
 SETTINGS = {
     "spark.executor.memory": "600m",
-    "spark.speculation": "true",
-    "spark.speculation.efficiency.enabled": "false",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.minTaskRuntime": "2s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.numRecentProgressUpdates": "5",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
@@ -25,7 +24,7 @@ from anabranch.spark.writing.source import BatchSink, MicroBatchSink
 
 FORMAT = "faulty"
 GATE_LOOKS_MAX = 3000
-HANG = "hang after flush"
+TWICE = "two attempts write"
 IN_FLUSH_S = 0.004
 FAULT, FAULT_DIR = "fault", "fault_dir"
 REACHED, OPEN = "reached", "open"
@@ -87,10 +86,6 @@ class Faults:
             raise Unavailable("a fault of the test")
         if self.strikes("exit after flush"):
             os._exit(1)
-        task = TaskContext.get()
-        if self.name == HANG and task is not None and task.attemptNumber() > 0:
-            (self._directory / OPEN).touch()  # a speculative attempt: now both may finish
-        self.at_gate(HANG)
 
     # --- on the driver ----------------------------------------------------------------------
 
@@ -118,7 +113,10 @@ class FaultyBatchSink(BatchSink):
         self._faults = faults
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        message = super().write(self._faults.around(iterator))
+        rows = list(self._faults.around(iterator)) if self._faults.name == TWICE else None
+        message = super().write(self._faults.around(iterator) if rows is None else iter(rows))
+        if rows and self._faults.strikes(TWICE):  # as a speculative attempt, which Spark drops
+            super().write(iter(rows))
         self._faults.after_write()
         return message
 
@@ -136,7 +134,10 @@ class FaultyMicroBatchSink(MicroBatchSink):
         self._faults = faults
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        message = super().write(self._faults.around(iterator))
+        rows = list(self._faults.around(iterator)) if self._faults.name == TWICE else None
+        message = super().write(self._faults.around(iterator) if rows is None else iter(rows))
+        if rows and self._faults.strikes(TWICE):  # as a speculative attempt, which Spark drops
+            super().write(iter(rows))
         self._faults.after_write()
         return message
 
