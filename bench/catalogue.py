@@ -38,6 +38,7 @@ from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
 from bench.workloads.w13_follow import SparkFollow
 from bench.workloads.w13_spark import SegmentsRead, SparkRead
+from bench.workloads.w13_spark_sink import SparkWrite
 from bench.workloads.w14_control import HeavyOperations, LightOperations
 from bench.workloads.w15_scale import ScaleUnderLoad
 from bench.workloads.w16_start import ControllerStart
@@ -109,6 +110,7 @@ def in_spark(left_out: frozenset[str]) -> tuple[Workload, ...]:
         SegmentsRead("W13 segments, tier 2", "tier2", left_out),
         SegmentsRead("W13 segments, stores", "stores", left_out),
         SparkFollow(left_out),
+        SparkWrite(left_out),
     )
 
 
