@@ -17,7 +17,9 @@ from bench.systems.arrow import ReadyArrow
 from bench.systems.disk import Disk
 from bench.systems.echo import Echo
 from bench.systems.jetstream import JetStream
-from bench.systems.port import System
+from bench.systems.kafka.setup import KafkaPrograms
+from bench.systems.kafka.system import LABELS, REPLICATED_LABELS, Kafka, KafkaApart
+from bench.systems.port import Label, System
 from bench.systems.redis import Redis
 from bench.workloads.port import Workload
 from bench.workloads.w1_max_write import MaxWrite
@@ -64,8 +66,14 @@ ONE_BY_ONE = frozenset({"jetstream"})
 LOGS_ON_THREE = shared_logs(nats_servers=3, stores=3, controllers=2)
 
 
-def systems(effort: Effort) -> list[System]:
-    """All systems, in the order of the first round."""
+KAFKA_LABELS: Sequence[Label] = (*LABELS, *REPLICATED_LABELS)
+"""What `systems` adds if it is given the programs of Kafka."""
+APARTS = frozenset({APART, *(label.settings for label in REPLICATED_LABELS)})
+"""The settings of systems that only start what a workload asks for."""
+
+
+def systems(effort: Effort, kafka: KafkaPrograms | None = None) -> list[System]:
+    """All systems, in the order of the first round; those of Kafka if there are its programs."""
     file_bytes = effort.bytes_max + 16 * MIB
     return [
         Anabranch(FLUSH_OFF, NOT_FLUSHING),
@@ -74,24 +82,34 @@ def systems(effort: Effort) -> list[System]:
         JetStream(synced=True),
         Redis(synced=False),
         Redis(synced=True),
+        *_single_brokers(kafka),
         Disk(BLOCK_BYTES, file_bytes),
         Disk(WINDOW_BYTES, file_bytes),
         Echo(),
         ReadyArrow(),
         AnabranchApart(),
+        *_brokers_apart(kafka),
     ]
+
+
+def _single_brokers(kafka: KafkaPrograms | None) -> list[Kafka]:
+    return [Kafka(kafka, synced=synced) for synced in (False, True)] if kafka else []
+
+
+def _brokers_apart(kafka: KafkaPrograms | None) -> list[KafkaApart]:
+    return [KafkaApart(kafka, synced=synced) for synced in (False, True)] if kafka else []
 
 
 def workloads(names: Sequence[str]) -> list[Workload]:
     """The named workloads in the order given; most have parts. Raises InvalidRequest."""
-    once = frozenset({FLUSH_OFF, APART, Disk(WINDOW_BYTES, 0).label.settings})
+    once = frozenset({FLUSH_OFF, *APARTS, Disk(WINDOW_BYTES, 0).label.settings})
     over_http: tuple[Workload, ...] = (GatewayPost(once), GatewayGet(once), DirectWriters(once))
     in_spark: tuple[Workload, ...] = (
         SparkRead("W13 tier 2", "tier2", once),
         SparkRead("W13 stores", "stores", once),
     )
     known: dict[str, tuple[Workload, ...]] = {
-        "W1": (MaxWrite(frozenset({APART})), SteadyWrite()),
+        "W1": (MaxWrite(APARTS), SteadyWrite()),
         "W3": (OneAwaited(once), BusyAwaited(once)),
         "W2": (KeyedWrite(),),
         "W4": (ManyAwaiting(once),),

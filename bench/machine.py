@@ -6,7 +6,8 @@ All of it is read from `/proc`, so it costs next to nothing while something is b
 import os
 import platform
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bench.clock import Stopwatch
@@ -117,9 +118,18 @@ def describe(directory: Path) -> dict[str, object]:
         "kernel": platform.release(),
         "file_system": file_system_of(directory),
         "python": platform.python_version(),
-        "clients": {name: version(name) for name in ("nats-py", "redis", "hiredis", "uvloop")},
+        "clients": _versions(("nats-py", "redis", "hiredis", "uvloop", "confluent-kafka")),
         "load_1m_before": round(os.getloadavg()[0], 2),
     }
+
+
+def _versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Those of the distributions that are installed."""
+    found = {}
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def file_system_of(directory: Path) -> str:

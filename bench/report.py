@@ -86,6 +86,11 @@ def failures(result: Result) -> list[str]:
     ]
 
 
+def left_out(result: Result) -> list[str]:
+    """The peers that did not run, and how they would, as lines."""
+    return [f"LEFT OUT: {line}" for line in result.get("left_out", ())]
+
+
 def versions(machine: Result) -> list[tuple[str, str]]:
     return [*machine["servers"].items(), *machine["clients"].items()]
 
@@ -101,7 +106,7 @@ def print_table(result: Result, stream: TextIO) -> None:
         table.add_row(*cells(row))
     console = Console(file=stream, width=None if stream.isatty() else 160)
     console.print(table)
-    for line in (*failures(result), *conditions(result)):
+    for line in (*failures(result), *left_out(result), *conditions(result)):
         console.print(line, highlight=False, markup=False)
 
 
@@ -110,7 +115,7 @@ def markdown(result: Result) -> str:
     sides = [":--" if index < _LEFT_COLUMNS else "--:" for index in range(len(_COLUMNS))]
     lines = [_COLUMNS, tuple(sides), *(cells(row) for row in result["rows"])]
     table = [f"| {' | '.join(line)} |" for line in lines]
-    above = [f"- {line}" for line in (*conditions(result), *failures(result))]
+    above = [f"- {line}" for line in (*conditions(result), *failures(result), *left_out(result))]
     return "\n".join([*above, "", *table])
 
 

@@ -11,24 +11,35 @@ and a file system in memory is refused.
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from anabranch.cli.up.binaries import find_nats_server
-from anabranch.common.errors import AnabranchError, DirectoryUnusable
+from anabranch.common.errors import AnabranchError, BinaryNotFound, DirectoryUnusable
+from anabranch.spark.java import java_version
 from bench.case import LONG, MEDIUM, QUICK, Effort
-from bench.catalogue import systems, workloads
+from bench.catalogue import KAFKA_LABELS, systems, workloads
 from bench.clock import SystemStopwatch, utc_text
 from bench.machine import StealMeter, describe, file_system_of, sync_probe
 from bench.report import LATEST, is_verified, print_table
-from bench.rounds import STEAL_PERCENT_MAX, Conditions, Results, run_workload, running
+from bench.rounds import (
+    STEAL_PERCENT_MAX,
+    Conditions,
+    Results,
+    error_text,
+    run_workload,
+    running,
+)
+from bench.systems.kafka.setup import KafkaPrograms, find_kafka
 from bench.systems.redis import redis_program
 from bench.workloads.port import Workload
 
@@ -48,12 +59,15 @@ async def perform(
     """The whole run, with its data in `directory` → the result as it is written to the file."""
     clock = SystemStopwatch()
     chosen = workloads(names)
+    kafka, left_out = kafka_for(chosen, _installed_kafka)
+    for line in left_out:
+        tell(f"left out: {line}\n")
     steal, started = StealMeter(), clock.now()
     machine = describe(directory)
-    machine["servers"] = await _server_versions()
+    machine["servers"] = await _server_versions() | ({"kafka": kafka.version} if kafka else {})
     probe = sync_probe(directory, clock)
     conditions = Conditions(effort, clock, tell, steal_percent_max=steal_percent_max)
-    results = await _results(chosen, directory, conditions)
+    results = await _results(chosen, directory, conditions, kafka)
     machine["steal_percent"] = steal.percent()
     return {
         "at": utc_text(),
@@ -64,15 +78,42 @@ async def perform(
         "steal_percent_max": steal_percent_max,
         "rows": results.rows,
         "failures": results.failures,
+        "left_out": left_out,
     }
 
 
-async def _results(chosen: Sequence[Workload], directory: Path, conditions: Conditions) -> Results:
+def kafka_for(
+    chosen: Sequence[Workload], find: Callable[[], KafkaPrograms]
+) -> tuple[KafkaPrograms | None, list[str]]:
+    """The programs of Kafka if a workload compares with it, or a line with the missing part."""
+    if not any(workload.suits(label) for workload in chosen for label in KAFKA_LABELS):
+        return None, []
+    try:
+        return find(), []
+    except BinaryNotFound as error:
+        return None, [f"kafka: {error_text(error)}"]
+
+
+def _installed_kafka() -> KafkaPrograms:
+    return find_kafka(
+        os.environ,
+        which=shutil.which,
+        version_of=java_version,
+        has_module=lambda name: find_spec(name) is not None,
+    )
+
+
+async def _results(
+    chosen: Sequence[Workload],
+    directory: Path,
+    conditions: Conditions,
+    kafka: KafkaPrograms | None,
+) -> Results:
     """Every workload in turn, on servers of its own or on those of the whole run."""
     effort, results = conditions.effort, Results()
     compared = [
         system
-        for system in systems(effort)
+        for system in systems(effort, kafka)
         if any(workload.suits(system.label) for workload in chosen)
     ]
     fresh_in = directory if effort.fresh_servers else None

@@ -19,7 +19,11 @@ _libc = ctypes.CDLL(None)
 
 @asynccontextmanager
 async def server(
-    command: Sequence[str], log_file: Path, is_ready: Callable[[], Awaitable[bool]]
+    command: Sequence[str],
+    log_file: Path,
+    is_ready: Callable[[], Awaitable[bool]],
+    *,
+    ready_seconds_max: float = READY_SECONDS_MAX,
 ) -> AsyncIterator[int]:
     """Run a server until the block ends → its process id, once it is ready. Raises Unavailable."""
     with log_file.open("ab") as log:
@@ -32,7 +36,7 @@ async def server(
             preexec_fn=die_with_parent,
         )
     try:
-        await _wait_ready(process, command[0], log_file, is_ready)
+        await _wait_ready(process, command[0], log_file, is_ready, ready_seconds_max)
         yield process.pid
     finally:
         await _stop(process)
@@ -48,14 +52,27 @@ async def answers(port: int) -> bool:
     return True
 
 
+async def until(is_so: Callable[[], Awaitable[bool]], seconds_max: float) -> None:
+    """Return when it is so. Raises Unavailable if it is not in time."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            while not await is_so():  # noqa: ASYNC110 - it is about other processes
+                await asyncio.sleep(_PAUSE_SECONDS)
+    except TimeoutError as error:
+        raise Unavailable(
+            "a server to compare with is not ready in time", seconds=seconds_max
+        ) from error
+
+
 async def _wait_ready(
     process: asyncio.subprocess.Process,
     program: str,
     log_file: Path,
     is_ready: Callable[[], Awaitable[bool]],
+    seconds_max: float,
 ) -> None:
     try:
-        async with asyncio.timeout(READY_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             while process.returncode is None:
                 if await is_ready():
                     return

@@ -5,7 +5,9 @@ how long 10,000 take together (a warm-up makes one topic of ten). An "event" is 
 
 `1,000 s`        seconds until the first topic was online
 `10,000 s`       seconds for all ten
-`B/partition`    what each made the memory of all processes of the cluster grow
+`B/partition`    what each made the memory of all processes of the cluster grow, a minute later: the
+                 NATS server keeps the buffers of a burst of writes for some tens of seconds
+`at once`        the same 3 s after the last partition was online
 `reconcile s`    a list of all partition objects on the NATS server, decoded and compared with a
                  local store that has the same; a controller does this in each reconciliation
 """
@@ -31,6 +33,7 @@ PARTITIONS = 1_000
 WARM_UP_PARTITIONS = 10
 ONLINE_S_MAX = 90.0
 SETTLE_S = 3.0
+IDLE_S = 60.0
 
 
 class TopicCreation:
@@ -64,6 +67,8 @@ class TopicCreation:
                     group.create_task(_online(client, f"topic-{number}"))
             seconds, cpu_seconds = meter.read()
             await asyncio.sleep(SETTLE_S)
+            at_once = resident_bytes(cluster.pids()) - before
+            await asyncio.sleep(0 if warm_up else IDLE_S - SETTLE_S)
             grown = resident_bytes(cluster.pids()) - before
             online = [
                 found.resolution is PartitionResolution.ONLINE
@@ -75,6 +80,7 @@ class TopicCreation:
             f"{partitions:,} s": first_s,
             f"{count:,} s": seconds,
             "B/partition": grown / count,
+            "at once": at_once / count,
             "reconcile s": reconcile_s,
         }
         verified = len(online) == count and all(online)

@@ -1,12 +1,13 @@
 """W2: as W1 with a key for every event, into 16 segments; `× W1`: against one segment, no keys.
 
 Both in every round, one after the other on the same servers. The pool has 1,000 events, and event i
-has key i.
+has key i. A segment of Kafka is a partition.
 """
 
 from bench.case import Case, Effort, Multiset, Sample, Supply
 from bench.clock import Stopwatch
 from bench.systems.anabranch import Anabranch
+from bench.systems.kafka.system import LABELS, Kafka
 from bench.systems.port import Label, Stream, System
 from bench.workloads.port import Meter
 from bench.workloads.w1_max_write import MaxWrite
@@ -22,12 +23,13 @@ class KeyedWrite:
         self._plain = MaxWrite()
 
     def suits(self, label: Label) -> bool:
-        return label.system == "anabranch" and label.settings.startswith("flush")
+        ours = label.system == "anabranch" and label.settings.startswith("flush")
+        return ours or label in LABELS
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool
     ) -> Sample:
-        assert isinstance(system, Anabranch), "only Anabranch has segments"
+        assert isinstance(system, Anabranch | Kafka), "the system has no segments or partitions"
         plain = await self._plain.measure(system, case, effort, clock, warm_up=warm_up)
         keys = [f"key-{index}" for index in range(len(case.events))]
         async with system.stream(case, SEGMENTS) as stream:

@@ -3,6 +3,7 @@
 begin, ten events, commit: the next one begins when the events of the last can be read. JetStream
 stores ten messages as one atomic batch, Redis ten entries as one MULTI: both need no begin, no
 lease and no segments, and cannot be written to by several processes or for longer than a moment.
+Kafka's commit returns when the outcome is stored; readers see the events some time later.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from bench.systems.port import NOT_KEPT, Label, System, Transactional
 from bench.workloads.port import Meter, plain_stream
 
 EVENTS = 10
+SYSTEMS = ("anabranch", "jetstream", "redis", "kafka")
 
 
 class Transactions:
@@ -25,7 +27,7 @@ class Transactions:
         self._left_out = settings_left_out
 
     def suits(self, label: Label) -> bool:
-        has_transactions = label.system in ("anabranch", "jetstream", "redis")
+        has_transactions = label.system in SYSTEMS
         is_kept = label.durability != NOT_KEPT
         return has_transactions and is_kept and label.settings not in self._left_out
 

@@ -30,6 +30,7 @@ from anabranch.client import (
 )
 from kit.command_examples import ENDS_WITH_1, NOT_RUN, ExampleWorld, is_run
 from kit.documents import BrokenDocument, DocumentSession, runnable_blocks
+from kit.forked_commands import forked_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -40,6 +41,8 @@ RUNNING = [
 ]
 STARTS_A_CLUSTER = ["docs/fail-over.md", "docs/replication.md", "docs/topics.md"]
 """Their first block starts a cluster in the directory that ANABRANCH_DATA_DIR names."""
+STARTS_REAL_PROGRAMS = "README.md"
+"""Its commands start as users start them; those of the others fork, which takes far less time."""
 STOP_SECONDS_MAX = 30
 STARTED_SECONDS_MAX = 30
 CAUGHT_UP_SECONDS_MAX = 60
@@ -66,6 +69,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
             cluster.communicate(timeout=STOP_SECONDS_MAX)
         finally:
             cluster.kill()
+
+
+@pytest.fixture(scope="module")
+def quick_environment(
+    environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The same, in which the command does not import everything anew each time."""
+    with forked_commands(tmp_path_factory.mktemp("commands")) as programs:
+        yield {**environment, "PATH": f"{programs}{os.pathsep}{environment['PATH']}"}
 
 
 def test_every_example_in_the_help_succeeds_and_leaves_nothing(
@@ -101,20 +113,24 @@ def test_every_example_in_the_help_succeeds_and_leaves_nothing(
 
 @pytest.mark.parametrize("document", [one for one in RUNNING if one not in STARTS_A_CLUSTER])
 def test_every_block_that_is_marked_to_run_does_what_the_document_says(
-    document: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    document: str,
+    environment: dict[str, str],
+    quick_environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ANABRANCH_DATA_DIR", environment["ANABRANCH_DATA_DIR"])
     monkeypatch.chdir(ROOT)
-    with DocumentSession(ROOT, environment) as session:
+    chosen = environment if document == STARTS_REAL_PROGRAMS else quick_environment
+    with DocumentSession(ROOT, chosen) as session:
         session.run(runnable_blocks(document, (ROOT / document).read_text()))
 
 
 @pytest.mark.parametrize("document", STARTS_A_CLUSTER)
 def test_a_guide_that_starts_a_cluster_does_what_it_says(
-    document: str, environment: dict[str, str], tmp_path: Path
+    document: str, quick_environment: dict[str, str], tmp_path: Path
 ) -> None:
     own = {
-        **environment,
+        **quick_environment,
         "ANABRANCH_DATA_DIR": str(tmp_path / "data"),
         "XDG_CONFIG_HOME": str(tmp_path),
     }

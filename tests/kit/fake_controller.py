@@ -62,6 +62,8 @@ QUERIES: dict[str, type[q.Query]] = {
     "locate": q.Locate,
     "operation": q.GetOperation,
     "head_cut": sq.HeadCut,
+    "tail_cut": sq.TailCut,
+    "compare_cuts": sq.CompareCuts,
     "segments_at_time": sq.SegmentsAtTime,
     "successors": sq.Successors,
     "epoch_segments": sq.EpochSegments,
@@ -271,6 +273,9 @@ class FakeController:
                 return self._segments(query.scope, query.stream)
             case q.SegmentRates():
                 return self._rates(query.scope, query.stream)
+            case sq.TailCut():
+                stream = self._stream(query.scope, query.stream)
+                return stream.tail(_ref(query), self._a_store())
             case ExplainScaling():
                 found = self._segments(query.scope, query.stream)
                 return explained(found.stream_epoch, found.segments)

@@ -7,7 +7,7 @@ are told, the old segments are sealed one by one, and only then the new epoch is
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from anabranch.common.contracts import queries as q
 from anabranch.common.contracts import stream_queries as sq
@@ -155,7 +155,40 @@ class FakeStream:
                     for cut in (query.start, query.end)
                 )
                 return self._between(ref, start, end)
+            case sq.CompareCuts():
+                first, second = (
+                    {int(at.segment_id): at.offset for at in cut}
+                    for cut in (query.first, query.second)
+                )
+                return sq.CutsCompared(order=self._order(first, second))
         raise AssertionError(query)
+
+    def tail(self, ref: StreamRef, store: FakeSegmentStore) -> sq.CutFound:
+        """The current segments with their lengths."""
+        names = {life.segment_id: _name(ref, life.segment_id) for life in self.current}
+        return self._cut(
+            ref, {each: len(store.segments[name].data) for each, name in names.items()}
+        )
+
+    def _order(
+        self, first: Mapping[int, int], second: Mapping[int, int]
+    ) -> Literal["before", "equal", "after", "overlaps"]:
+        edges = sorted({life.keys.start for life in self.lives.values()})
+        pairs = [(self._place(first, key), self._place(second, key)) for key in edges]
+        before = any(one < other for one, other in pairs)
+        after = any(one > other for one, other in pairs)
+        if before and after:
+            return "overlaps"
+        return "before" if before else "after" if after else "equal"
+
+    def _place(self, cut: Mapping[int, int], key: float) -> tuple[int, int]:
+        """The cut's (segment, offset) at a key."""
+        places = [
+            (segment, max(0, offset))
+            for segment, offset in sorted(cut.items())
+            if self.lives[segment].keys.start <= key < self.lives[segment].keys.end
+        ]
+        return places[0]
 
     def _at_time(self, ref: StreamRef, time_ms: int) -> sq.CutFound:
         """The head, unless an epoch after it is known to have begun by then."""

@@ -100,21 +100,14 @@ def start_of(call: Sequence[Any]) -> Start | None:
 
 
 class Nursery:
-    """The process that forks, and the connection to it, with which it ends."""
+    """The process that forks, and the connection to it, with which it ends.
 
-    def __init__(self) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1):
-            raise OSError(ctypes.get_errno(), "cannot adopt processes")
-        # Packets, so that a request and its files come whole.
-        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kit.preloaded", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
+    `wait` returns when the process has ended, with its exit code.
+    """
+
+    def __init__(self, connection: socket.socket, wait: Callable[[], int]) -> None:
+        self._connection = connection
+        self._wait = wait
         self._answer()
 
     def fork(self, start: Start) -> int:
@@ -131,20 +124,56 @@ class Nursery:
     def _answer(self) -> int:
         answer = self._connection.recv(32)
         if not answer:
-            raise RuntimeError(f"the nursery ended with {self._process.wait()}")
+            raise RuntimeError(f"the nursery ended with {self._wait()}")
         return int(answer)
 
     def close(self) -> None:
         self._connection.close()
-        self._process.wait()
+        self._wait()
+
+
+def started_nursery() -> Nursery:
+    """A nursery that imports everything."""
+    ours, theirs = _connected()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kit.preloaded", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    return Nursery(ours, process.wait)
+
+
+def forked_nursery() -> Nursery:
+    """A nursery for a program that has itself forked from one: before it starts any thread."""
+    ours, theirs = _connected()
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        program = next_program(theirs)
+        if program is not None:
+            program.run()
+        sys.exit()
+    theirs.close()
+    return Nursery(ours, lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _connected() -> tuple[socket.socket, socket.socket]:
+    """Our end and the nursery's; this process becomes the reaper of what it forks."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1):
+        raise OSError(ctypes.get_errno(), "cannot adopt processes")
+    # Packets, so that a request and its files come whole.
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 @contextmanager
-def programs_fork() -> Iterator[None]:
+def programs_fork(nursery: Nursery | None = None) -> Iterator[None]:
     """For as long as the block lasts."""
     one_at_a_time = threading.Lock()
     as_ever: Callable[..., int] = getattr(subprocess, _FORK_EXEC)
-    nursery = Nursery()
+    nursery = nursery or started_nursery()
 
     def fork(*call: Any) -> int:
         start = start_of(call)

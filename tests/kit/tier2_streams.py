@@ -48,25 +48,55 @@ def tier_two(
     incarnation: int = 1,
     told_incarnation: int = 1,
     flushed: bool = True,
+    times: Mapping[int, Sequence[int]] | None = None,
 ) -> MemoryChunkStorage:
     """By segment number: its extents, each as the blocks in it. One container holds them all.
 
-    `starts`: where a truncated segment starts; its extents begin at 0 all the same.
+    `starts`: where a truncated segment starts; its extents begin at 0 all the same. `times`: when
+    the blocks of a segment were appended, in Unix ms; otherwise all at `BASE_MS`.
     """
     storage = MemoryChunkStorage()
     storage.objects |= _told(segment_count or len(segments), told_incarnation)
     if not flushed:
         return storage
     changes = tuple(
-        _segment(storage, number, extents, (starts or {}).get(number, 0), incarnation)
+        _segment(
+            storage, number, extents, (starts or {}).get(number, 0), incarnation,
+            (times or {}).get(number, [BASE_MS] * sum(map(len, extents))),
+        )
         for number, extents in segments.items()
-    )
+    )  # fmt: skip
+    _manifest(storage, changes)
+    return storage
+
+
+def shared_chunk(blocks: Sequence[bytes]) -> MemoryChunkStorage:
+    """A block for each of so many segments, all in one chunk."""
+    storage = MemoryChunkStorage()
+    storage.objects |= _told(len(blocks), 1)
+    chunk, at = chunk_name(0, 1, 1), 0
+    pieces: list[chunks.Piece] = []
+    changes: list[SegmentChange] = []
+    for number, data in enumerate(blocks):
+        name, crc = name_of(number), chunks.crc_of([data])
+        entries = (chunks.SparseEntry(len(data), 1, BASE_MS),)
+        pieces.append(chunks.Piece(name, number + 1, 0, at, len(data), crc, entries))
+        state = SegmentState(name, number + 1, Stamp(1, 1), length=len(data))
+        extent = TieredExtent(0, ChunkRef(chunk, at, len(data), crc))
+        changes.append(SegmentChange(state, added=(extent,)))
+        at += len(data)
+    footer = chunks.ChunkFooter(chunk, at, tuple(pieces), chunks.block_crcs_of(blocks))
+    asyncio.run(storage.put_new(chunk, [*blocks, chunks.encode_footer(footer)]))
+    _manifest(storage, tuple(changes))
+    return storage
+
+
+def _manifest(storage: MemoryChunkStorage, changes: tuple[SegmentChange, ...]) -> None:
     manifest = Manifest(
         container=0, number=1, container_epoch=1, nonce=bytes(16), log=LogBinding("log"),
         applied_sequence=9, changes=Changes(segments=changes),
     )  # fmt: skip
     storage.objects[manifest_name(0, 1)] = encode_manifest(manifest)
-    return storage
 
 
 def _told(segment_count: int, incarnation: int) -> dict[str, bytes]:
@@ -85,12 +115,14 @@ def _segment(
     extents: Sequence[Sequence[bytes]],
     start: int,
     incarnation: int,
+    times: Sequence[int],
 ) -> SegmentChange:
     name, length, added = name_of(number), 0, []
+    remaining = iter(times)
     for place, blocks in enumerate(extents):
         data = b"".join(blocks)
         ends = [sum(map(len, blocks[: count + 1])) for count in range(len(blocks))]
-        entries = tuple(chunks.SparseEntry(end, 1, BASE_MS) for end in ends)
+        entries = tuple(chunks.SparseEntry(end, 1, next(remaining)) for end in ends)
         chunk = chunk_name(0, number + 1, place + 1)
         crc = chunks.crc_of([data])
         piece = chunks.Piece(name, number + 1, length, 0, len(data), crc, entries)

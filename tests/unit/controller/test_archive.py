@@ -151,6 +151,20 @@ async def test_a_sealed_streams_history_knows_its_last_lengths() -> None:
     assert {history.lives[s.segment_id].size for s in stream.segments} == {100}
 
 
+async def test_a_look_at_a_history_that_the_state_has_is_not_kept_and_finds_the_same() -> None:
+    world = await old_stream(2)
+    await world.command(SEAL)
+    stream = (await run_to_rest(world.workflow(), SUBJECT)).state
+    histories = Histories(world.chunks)
+
+    found = await histories.once(stream)
+    kept = await histories.of(stream)
+
+    assert found is not kept
+    assert (found.lives, found.is_ended) == (kept.lives, True)
+    assert await histories.once(stream) is kept
+
+
 @pytest.mark.usefixtures("small_chunks")
 async def test_deleting_and_truncating_reach_back_into_the_chunks() -> None:
     world = await old_stream(4)

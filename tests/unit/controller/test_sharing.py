@@ -1,6 +1,6 @@
 """Objects with an owner share their equal values, and equal what they were."""
 
-from anabranch.common.contracts.objects import PARTITION
+from anabranch.common.contracts.objects import PARTITION, TOPIC
 from anabranch.common.eventsourcing.ports import StoredObject
 from anabranch.common.model.objects import (
     Partition,
@@ -12,7 +12,7 @@ from anabranch.common.model.objects import (
     TopicStatus,
 )
 from anabranch.controller.cluster.objects.local_store import LocalStore
-from anabranch.controller.cluster.objects.sharing import SharedValues
+from anabranch.controller.cluster.objects.sharing import SharedParts
 
 
 def partition(number: int, owner: str = "clicks", replica: int = 7001) -> Partition:
@@ -28,7 +28,7 @@ def partition(number: int, owner: str = "clicks", replica: int = 7001) -> Partit
 
 
 def test_equal_parts_of_two_partitions_become_one_value() -> None:
-    shared = SharedValues()
+    shared = SharedParts()
 
     first, second = shared.object(partition(0)), shared.object(partition(1))
 
@@ -40,7 +40,7 @@ def test_equal_parts_of_two_partitions_become_one_value() -> None:
 
 
 def test_different_parts_stay_different() -> None:
-    shared = SharedValues()
+    shared = SharedParts()
 
     first, second = shared.object(partition(0)), shared.object(partition(1, replica=9001))
 
@@ -48,7 +48,7 @@ def test_different_parts_stay_different() -> None:
 
 
 def test_objects_without_an_owner_are_not_remembered() -> None:
-    shared = SharedValues()
+    shared = SharedParts()
     large = Topic("clicks", TopicSpec(), TopicStatus(containers=(1, 2)))
     again = Topic("views", TopicSpec(), TopicStatus(containers=(1, 2)))
 
@@ -57,7 +57,7 @@ def test_objects_without_an_owner_are_not_remembered() -> None:
 
 
 def test_values_are_forgotten_when_there_are_too_many() -> None:
-    shared = SharedValues(count_max=2)
+    shared = SharedParts(count_max=2)
     first = shared.object(partition(0))
     shared.object(partition(1, replica=8001))
 
@@ -80,3 +80,11 @@ def test_partitions_in_a_local_store_share_their_values_after_an_update_too() ->
     assert second.revision == 9
     assert first.spec is second.spec
     assert first.status is second.status
+
+
+def test_equal_rows_of_a_topics_status_become_one_value() -> None:
+    topic = Topic("clicks", TopicSpec(), TopicStatus(replica_map=((1, 2), (2, 1), (1, 2))))
+    read = TOPIC.from_stored(StoredObject("clicks", TOPIC.to_bytes(topic), revision=1))
+
+    assert read.status == topic.status
+    assert read.status.replica_map[0] is read.status.replica_map[2]

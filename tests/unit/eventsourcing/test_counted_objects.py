@@ -63,3 +63,21 @@ def test_a_message_that_was_taken_before_is_not_taken_again() -> None:
     take(counted, 9, 0, b"one")
 
     assert take(counted, 9, 0, b"one") is None
+
+
+def test_equal_values_of_different_keys_and_a_key_that_comes_again_are_one_in_memory() -> None:
+    counted = CountedObjects()
+    key, again = "".join(["one", "1"]), "".join(["one", "1"])
+    value, other = bytes(bytearray(b"online")), bytes(bytearray(b"online"))
+    assert key is not again
+    assert value is not other
+
+    first = counted.take(StoredObject(key, b"offline", 1), {})
+    newer = counted.take(StoredObject(again, value, 2), {})
+    second = counted.take(StoredObject("two", other, 3), {})
+
+    assert first is not None
+    assert newer is not None
+    assert second is not None
+    assert newer.key is first.key
+    assert second.value is newer.value

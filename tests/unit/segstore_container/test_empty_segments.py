@@ -85,6 +85,29 @@ def test_a_new_segment_is_evicted_and_loaded_again() -> None:
     assert applied.index.get(NUMBER) is not None
 
 
+def test_a_new_segment_is_one_value_in_the_pending_and_in_the_applied_state() -> None:
+    applied = after()
+    pending = applied.state.copy()
+    applied.share_with(pending)
+    pending.apply(1, CREATE)
+
+    applied.apply(1, CREATE, FRAME, 0)
+
+    assert applied.state.segments[NAME] is pending.segments[NAME]
+
+
+def test_a_new_segment_that_has_changed_since_is_a_value_of_its_own_in_the_applied_state() -> None:
+    applied = after()
+    pending = applied.state.copy()
+    applied.share_with(pending)
+    pending.apply(1, CREATE)
+    pending.apply(2, APPEND)
+
+    applied.apply(1, CREATE, FRAME, 0)
+
+    assert applied.state.segments == after(CREATE).state.segments
+
+
 def test_a_new_segment_is_deleted_also_while_a_flush_runs() -> None:
     applied = after(CREATE)
     cut = applied.begin_flush()

@@ -224,8 +224,10 @@ def test_every_report_fits_into_a_message_and_nothing_is_missing(counts: list[in
         (1024 + at, 3, [HeldPartition(LONGEST, big, big + of, big) for of in range(count)])
         for at, count in enumerate(counts)
     ]
-    reports = live_reports(
-        "n" * 36, "s" * 36, 5, StorageState(big, out_of_storage=True), containers, full=True
+    reports = list(
+        live_reports(
+            "n" * 36, "s" * 36, 5, StorageState(big, out_of_storage=True), containers, full=True
+        )
     )
     assert [report.sequence for report in reports] == list(range(5, 5 + len(reports)))
     assert all(len(report.model_dump_json()) <= LIVE_REPORT_SIZE_BYTES_MAX for report in reports)

@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
+from anabranch.common.model.hashing import routing_position
+from anabranch.common.model.names import stream_ref
 from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
 from anabranch.common.wire.block_encoding import encode_block, encode_part
-from anabranch.spark.reading import columns
-from anabranch.spark.reading.columns import SCHEMA, record_batches
+from anabranch.spark.reading import blocks as runs
+from anabranch.spark.reading.blocks import placed_blocks
+from anabranch.spark.reading.columns import SCHEMA, batches, record_batches
 
 SEGMENT = "demo/flights/0.#epoch.0"
 KEYS = st.none() | st.text(max_size=6)
@@ -40,10 +43,10 @@ def blocks(draw: st.DrawFn) -> bytes:
     return encoded(events, keys, times, draw(st.none() | st.just(1)))
 
 
-def rows(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
+def rows(found_batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
     """Rows with event times in ms, as the codec has them."""
     found: list[tuple[object, ...]] = []
-    for batch in batches:
+    for batch in found_batches:
         assert batch.schema.equals(SCHEMA)
         batch.validate(full=True)
         times = [us // 1000 for us in batch.column("event_time").cast(pa.int64()).to_pylist()]
@@ -71,7 +74,7 @@ def test_rows_are_the_events_of_the_blocks_with_their_positions(
     stored: list[bytes], batch_bytes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "BATCH_BYTES", batch_bytes)
+        patch.setattr(runs, "BATCH_BYTES", batch_bytes)
         found = rows(list(record_batches(SEGMENT, b"".join(stored), OFFSET)))
     assert found == expected(stored)
 
@@ -85,13 +88,13 @@ def test_events_before_and_after_the_positions_are_left_out(
     first = keep or last if len(stored) == 1 else len(Block(stored[0]))
     skip = data.draw(st.integers(0, first - 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "BATCH_BYTES", data.draw(st.sampled_from([1, 10**6])))
+        patch.setattr(runs, "BATCH_BYTES", data.draw(st.sampled_from([1, 10**6])))
         found = rows(list(record_batches(SEGMENT, b"".join(stored), OFFSET, skip=skip, keep=keep)))
     wanted = expected(stored)
     assert found == wanted[skip : len(wanted) - (last - keep if keep else 0)]
 
 
-def test_parts_are_passed_over_and_a_large_event_is_refused_by_name() -> None:
+def test_parts_are_passed_over_and_a_large_event_needs_a_way_to_fetch_it() -> None:
     part = encode_part(b"piece", writer_id=bytes(16), number=1, base_timestamp_ms=0)
     event = encoded([b"event"])
     found = rows(list(record_batches(SEGMENT, part + event + part + event + part, OFFSET)))
@@ -110,27 +113,27 @@ def test_parts_are_passed_over_and_a_large_event_is_refused_by_name() -> None:
 def test_many_small_blocks_make_one_batch_and_many_rows_several() -> None:
     small = b"".join(encoded([b"x"]) for _ in range(500))
     assert [batch.num_rows for batch in record_batches(SEGMENT, small, 0)] == [500]
-    long = encoded([b""] * (columns.BATCH_ROWS_MAX + 5))
+    long = encoded([b""] * (runs.BATCH_ROWS_MAX + 5))
     sizes = [batch.num_rows for batch in record_batches(SEGMENT, long, 0)]
-    assert sizes == [columns.BATCH_ROWS_MAX, 5]
+    assert sizes == [runs.BATCH_ROWS_MAX, 5]
 
 
 def test_a_long_name_and_many_rows_are_not_too_much_together() -> None:
     name = "s" * 250 + "/" + "t" * 250
     (*_, last) = record_batches(name, encoded([b""] * 70_000), 0)
-    assert last.column("segment").get_total_buffer_size() < columns.BATCH_ROWS_MAX * 520
+    assert last.column("segment").get_total_buffer_size() < runs.BATCH_ROWS_MAX * 520
     assert last.column("segment")[0].as_py() == name
 
 
 def test_payloads_of_a_large_block_are_not_copied() -> None:
-    data = encoded([b"y" * columns.BATCH_BYTES])
+    data = encoded([b"y" * runs.BATCH_BYTES])
     (batch,) = record_batches(SEGMENT, data, 0)
     start = pa.py_buffer(data).address
     assert start < batch.column("event").buffers()[2].address < start + len(data)
 
 
 def test_compressed_blocks_are_joined_by_what_they_hold() -> None:
-    half = columns.BATCH_BYTES // 2
+    half = runs.BATCH_BYTES // 2
     data = encoded([b"y" * half], zstd_level=1) * 4
     assert len(data) < 2000
     assert [batch.num_rows for batch in record_batches(SEGMENT, data, 0)] == [2, 2]
@@ -160,3 +163,55 @@ def test_keys_that_are_not_text_are_corrupt() -> None:
 def test_a_time_that_spark_cannot_hold_is_refused_and_not_wrapped() -> None:
     with pytest.raises(InvalidRequest, match="exceeds Spark"):
         list(record_batches(SEGMENT, encoded([b"e"], times=[2**62]), 0))
+
+
+def test_columns_on_request_are_those_of_each_event() -> None:
+    one = encode_block(
+        [b"a", b"b"], writer_id=b"w" * 16, first_event_number=7, base_timestamp_ms=0,
+        keys=[b"k", None],
+    )  # fmt: skip
+    other = encode_block([b"c"], writer_id=b"v" * 16, first_event_number=3, base_timestamp_ms=0)
+    names = ("event_number", "writer_id", "key_position", "scope", "stream", "watermark")
+    (batch,) = record_batches(SEGMENT, one + other, 0, columns=names)
+    batch.validate(full=True)
+    assert batch.schema.names == list(names)
+    w, v = (b"w" * 16).hex(), (b"v" * 16).hex()
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        (7, w, routing_position("k"), "demo", "flights", None),
+        (8, w, None, "demo", "flights", None),
+        (3, v, None, "demo", "flights", None),
+    ]
+
+
+def test_small_blocks_of_several_segments_make_one_batch_that_tells_them_apart() -> None:
+    other = "demo/other/1.#epoch.0"
+    data = encoded([b"x", b"y"])
+    placed = [*placed_blocks(SEGMENT, data, 0), *placed_blocks(other, data, 0, skip=0, keep=1)]
+    names = ("segment", "stream", "watermark")
+    (batch,) = batches(placed, names, {stream_ref("demo/other"): 5000})
+    batch.validate(full=True)
+    assert batch.column("segment").to_pylist() == [SEGMENT, SEGMENT, other]
+    assert batch.column("stream").to_pylist() == ["flights", "flights", "other"]
+    assert batch.column("watermark").cast(pa.int64()).to_pylist() == [None, None, 5_000_000]
+
+
+def test_a_large_event_is_alone_in_its_batch_and_keeps_key_and_place() -> None:
+    part = encode_part(b"piece", writer_id=bytes(16), number=1, base_timestamp_ms=0)
+    reference = LargeReference(0, len(part), 2 * runs.BATCH_BYTES, 0)
+    large = encode_block(
+        [reference.encode()], writer_id=bytes(16), first_event_number=1, base_timestamp_ms=9,
+        keys=[b"k"], flags=FLAG_LARGE,
+    )  # fmt: skip
+    asked: list[LargeReference] = []
+
+    def fetch(found: LargeReference) -> bytes:
+        asked.append(found)
+        return b"z" * found.size
+
+    small = encoded([b"s"])
+    found = list(record_batches(SEGMENT, small + part + large + small, 0, fetch_large=fetch))
+    assert [batch.num_rows for batch in found] == [1, 1, 1]
+    assert asked == [reference]
+    (row,) = found[1].to_pylist()
+    assert (len(row["event"]), row["routing_key"]) == (reference.size, "k")
+    assert row["offset"] == len(small) + len(part)

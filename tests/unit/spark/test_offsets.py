@@ -22,7 +22,7 @@ places = st.one_of(
 
 def point(incarnation: int, *places: tuple[int, int, int, int]) -> Point:
     """(number, epoch, offset, index) of each segment."""
-    found = ((segment_id(epoch, number), *place) for number, epoch, *place in places)
+    found = ((segment_id(epoch, number), at, index) for number, epoch, at, index in places)
     return point_of(incarnation, found)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -32,7 +33,7 @@ from anabranch.common.tier2.streams import (
     encode_stream,
     stream_object_name,
 )
-from anabranch.spark.options.bounds import Bound
+from anabranch.spark.options.bounds import AtTime, Bound
 from anabranch.spark.options.places import TierTwo
 from anabranch.spark.options.read import Division, ReadOptions
 from anabranch.spark.options.streams import Named
@@ -40,7 +41,7 @@ from anabranch.spark.partitioning import Partition
 from anabranch.spark.places.tier_two import TierTwoPlace, TierTwoSource, topic_stream
 from anabranch.spark.reading.columns import record_batches
 from anabranch.spark.reading.planning import plan_read
-from kit.tier2_streams import REF, block, name_of, tier_two
+from kit.tier2_streams import BASE_MS, REF, block, name_of, shared_chunk, tier_two
 
 NAMED, MEMORY = Named((REF,)), TierTwo("memory:")
 BLOCKS = [block([b"%d.%d" % (number, index) for index in range(3)]) for number in range(6)]
@@ -266,3 +267,84 @@ async def test_damage_is_told_only_if_the_topic_may_be_behind_it() -> None:
     assert await topic_stream(storage, TOPIC) == ref
     with pytest.raises(Corrupt):
         await topic_stream(storage, TopicName("broken"))
+
+
+class CountingStorage(MemoryChunkStorage):
+    """Notes how often bytes of chunks are asked for."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__()
+        self.objects = objects
+        self.asked: list[str] = []
+
+    async def get_range(self, name: str, offset: int, length: int) -> bytes:
+        self.asked.append(name)
+        return await super().get_range(name, offset, length)
+
+
+def test_small_pieces_of_one_chunk_are_read_with_one_request() -> None:
+    storage = CountingStorage(shared_chunk(BLOCKS).objects)
+
+    async def perform() -> list[bytes]:
+        streams = TierTwoPlace(storage)
+        plan = await plan_read(streams, ReadOptions(NAMED, MEMORY), parallelism=1)
+        (pieces,) = plan.partitions
+        assert len(pieces) == len(BLOCKS)
+        return list(await streams.read_whole(pieces))
+
+    assert asyncio.run(perform()) == BLOCKS
+    assert storage.asked == [chunk_name(0, 1, 1)]
+
+
+def test_one_damaged_piece_of_a_joined_request_is_refused() -> None:
+    storage = shared_chunk(BLOCKS)
+    name = chunk_name(0, 1, 1)
+    damaged = bytearray(storage.objects[name])
+    damaged[3 * SIZE + 80] ^= 1
+    storage.objects[name] = bytes(damaged)
+
+    async def perform() -> None:
+        streams = TierTwoPlace(storage)
+        plan = await plan_read(streams, ReadOptions(NAMED, MEMORY), parallelism=1)
+        await streams.read_whole(plan.partitions[0])
+
+    with pytest.raises(CorruptChunk) as refused:
+        asyncio.run(perform())
+    assert refused.value.fields["offset"] == 3 * SIZE
+
+
+def timed(storage: MemoryChunkStorage, at: datetime) -> tuple[list[bytes], list[bytes]]:
+    """The events before a time, and those from it on."""
+    moment = AtTime(int(at.timestamp() * 1000))
+    return read(storage, end=moment), read(storage, start=moment)
+
+
+def test_a_time_divides_a_segment_where_the_footers_know_a_boundary() -> None:
+    times = [BASE_MS + 1000 * number for number in range(6)]
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:]]}, times={0: times})
+    for number in range(6):
+        at = datetime.fromtimestamp(times[number] / 1000, UTC)
+        assert timed(storage, at) == (whole(*range(number)), whole(*range(number, 6)))
+    later = datetime.fromtimestamp(times[-1] / 1000 + 1, UTC)
+    assert timed(storage, later) == (whole(*range(6)), [])
+
+
+def test_an_old_extent_behind_a_young_one_is_not_before_the_time() -> None:
+    young, old = BASE_MS + 9000, BASE_MS
+    times = [old, old, young, young, old, old]
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:4], BLOCKS[4:]]}, times={0: times})
+    at = datetime.fromtimestamp(young / 1000, UTC)
+    assert timed(storage, at) == (whole(0, 1), whole(2, 3, 4, 5))
+
+
+def test_parts_of_a_large_event_are_found_in_an_earlier_chunk() -> None:
+    storage = tier_two({0: [BLOCKS[:2], BLOCKS[2:]]})
+    source = TierTwoSource(storage, REF)
+
+    async def perform() -> tuple[bytes, bytes]:
+        first = await source.read_at(name_of(0), SIZE, 10 * SIZE)
+        return first, await source.read_at(name_of(0), 2 * SIZE, SIZE)
+
+    assert asyncio.run(perform()) == (BLOCKS[1], BLOCKS[2])
+    with pytest.raises(SegmentTruncated):
+        asyncio.run(source.read_at(name_of(0), 6 * SIZE, 1))

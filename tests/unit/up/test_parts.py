@@ -172,6 +172,7 @@ def test_services_are_configured_by_their_environment_alone(tmp_path: Path) -> N
     told = controller.environment["ANABRANCH_CONTROLLER_NATS_MONITOR_URL"]
     assert told == f"http://{monitor}"
     assert "sync_interval: always" in config
+    assert (nats.environment, nats.defaults) == ({}, {"GOGC": "50"})
 
 
 def test_the_password_of_nats_is_in_its_configuration_and_reaches_services_by_a_file(

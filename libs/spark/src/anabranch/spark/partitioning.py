@@ -80,11 +80,12 @@ def pack(
         firsts = [owned[0], *(later for last, later in pairwise(owned) if later[1] != last[1])]
         ends = [*(at for at, _ in firsts[1:]), piece.end]
         for (start, owner), end in zip(firsts, ends, strict=True):
-            packed[owner].append(_part(piece, start, end))
+            packed[owner].append(part_of(piece, start, end))
     return [tuple(partition) for partition in packed if partition]
 
 
-def _part(piece: Piece, start: int, end: int) -> Piece:
+def part_of(piece: Piece, start: int, end: int) -> Piece:
+    """The bytes [start, end) of the piece, both append boundaries."""
     return replace(
         piece,
         start=start,

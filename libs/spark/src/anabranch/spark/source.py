@@ -33,21 +33,35 @@ class AnabranchDataSource(DataSource):
     def name(cls) -> str:
         return "anabranch"
 
-    def schema(self) -> StructType:
-        from anabranch.spark.options.columns import parse_columns
-        from anabranch.spark.reading.schema import schema_of
+    def schema(self) -> StructType | str:
+        from anabranch.spark.reading.source import read_schema
 
         with told_to_users():
-            return schema_of(parse_columns(dict(self.options)))
+            if "table" in self.options:
+                return self._table_schema()
+            return read_schema(dict(self.options))
+
+    def _table_schema(self) -> StructType:
+        from anabranch.spark.tables.options import parse_table_name
+        from anabranch.spark.tables.schema import SCHEMAS, spark_schema
+
+        return spark_schema(SCHEMAS[parse_table_name(dict(self.options))])
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
-        from anabranch.spark.options.read import parse_options
-        from anabranch.spark.reading.source import StreamReader
+        from anabranch.spark.reading.source import batch_reader
 
         with told_to_users():
-            refuse_other_columns(schema, self.schema())
-            return StreamReader(parse_options(dict(self.options)))
+            if "table" in self.options:
+                return self._table_reader(schema)
+            return batch_reader(dict(self.options), schema)
+
+    def _table_reader(self, schema: StructType) -> "DataSourceReader":
+        from anabranch.spark.tables.options import parse_table
+        from anabranch.spark.tables.source import TableReader
+
+        refuse_other_columns(schema, self._table_schema())
+        return TableReader(parse_table(dict(self.options)))
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""

@@ -155,6 +155,10 @@ class StreamHistories(Protocol):
         """All epochs of the stream. Raises Unavailable, CorruptEvent, FormatTooNew."""
         ...
 
+    async def once(self, stream: Stream) -> History:
+        """As `of`, for a caller that looks at every stream and seldom comes back."""
+        ...
+
     async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
         """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
         ...

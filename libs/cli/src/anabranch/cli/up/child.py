@@ -75,9 +75,8 @@ class Child:
 async def spawn(spec: PartSpec) -> Child:
     """Start a part's program. Raises BinaryNotFound, DirectoryUnusable."""
     log = _open_log(spec)
-    environment = {
-        name: value for name, value in os.environ.items() if name != PORT_FILE_VARIABLE
-    } | dict(spec.environment)
+    inherited = {name: value for name, value in os.environ.items() if name != PORT_FILE_VARIABLE}
+    environment = {**spec.defaults, **inherited, **spec.environment}
     parent = os.getpid()
 
     def die_with_parent() -> None:

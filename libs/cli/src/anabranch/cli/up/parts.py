@@ -6,7 +6,7 @@ them.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +21,9 @@ NATS = "nats"
 CONTROLLER = "controller"
 REDIS = "redis"
 GATEWAY = "gateway"
+NATS_GARBAGE_PERCENT = 50
+"""The garbage that a NATS server may hold, as a share of what it uses. Go's 100 made its memory for
+idle partitions a quarter larger, at the same processor time."""
 REDIS_MEMORY_SIZE_MAX = 64 * 1024 * 1024
 
 
@@ -88,6 +91,8 @@ class PartSpec:
     """The process alone holds its data, so a restart cannot bring it back."""
     expendable: bool = False
     """The cluster goes on if the process cannot be kept running."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables for which the parent's environment has the last word."""
 
     @property
     def folder(self) -> Path | None:
@@ -201,6 +206,7 @@ def _nats(plan: ClusterPlan, name: str, ports: NatsPorts) -> PartSpec:
         name=name,
         command=(str(plan.nats_program), "--config", str(config)),
         environment={},
+        defaults={"GOGC": str(NATS_GARBAGE_PERCENT)},
         probe=NatsProbe(ports.client, ports.monitor, folder),
         log_file=plan.directory.log_file(name),
         pid_file=plan.directory.run_file(f"{name}.pid"),

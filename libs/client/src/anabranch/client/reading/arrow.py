@@ -89,9 +89,9 @@ def columns_of(blocks: Sequence[PlacedBlock]) -> ArrowColumns:
     rows = sum(block.header.event_count for block in blocks)
     try:
         return ArrowColumns(
-            event=_events(blocks, rows),
-            key=_keys(blocks, rows),
-            times_ms=_end_to_end([_times_ms(block) for block in blocks]),
+            event=events_of(blocks, rows),
+            key=keys_of(blocks, rows),
+            times_ms=times_of(blocks),
             offset=_end_to_end(
                 [np.full(block.header.event_count, block.offset, np.int64) for block in blocks]
             ),
@@ -181,7 +181,8 @@ def fixed(kind: pa.DataType, values: Ints) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def _events(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
+def events_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
+    """The payloads of at least one block, `rows` of them. Raises CorruptBlock without a place."""
     lengths = [_column(block, np.uint32, 0) for block in blocks]
     sizes = [block.header.payloads_size for block in blocks]
     _check_lengths(lengths, sizes, "a block's lengths do not add up")
@@ -189,7 +190,8 @@ def _events(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), rows, [None, _offsets(lengths, rows), values])
 
 
-def _keys(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
+def keys_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
+    """The routing keys, null where an event has none. Raises CorruptBlock without a place."""
     if not any(block.header.flags & FLAG_KEYS for block in blocks):
         return pa.nulls(rows, pa.string())
     stored = [
@@ -210,6 +212,11 @@ def _keys(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise CorruptBlock("a block's routing keys are not UTF-8") from error
     return keys
+
+
+def times_of(blocks: Sequence[PlacedBlock]) -> Ints:
+    """The event times in Unix ms: the writer's, else the time of the block."""
+    return _end_to_end([_times_ms(block) for block in blocks])
 
 
 def _times_ms(block: PlacedBlock) -> Ints:

@@ -40,7 +40,9 @@ from anabranch.common.errors import (
 from anabranch.common.model.names import StreamRef, epoch_of, parse_segment_name
 from anabranch.common.model.stream import StreamCut, StreamState
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.bounded import answers
 
+LENGTHS_ASKED_AT_ONCE = 32
 Positions = Mapping[str, tuple[int, int]]
 T = TypeVar("T")
 Start = Literal["head", "tail"] | Instant | Positions
@@ -183,9 +185,13 @@ class StreamBounds:
     async def _lengths(self, segments: list[str], *, ended: bool) -> dict[str, int] | None:
         """Their present lengths; None if one of them was replaced, which `ended` rules out."""
         await self._directory.learn(segments)
+
+        async def ask(segment: str) -> int | None:
+            return await self._length(segment, ended=ended)
+
         lengths: dict[str, int] = {}
-        for segment in segments:
-            length = await self._length(segment, ended=ended)
+        found = await answers(segments, LENGTHS_ASKED_AT_ONCE, ask)
+        for segment, length in zip(segments, found, strict=True):
             if length is None:
                 return None
             lengths[segment] = length

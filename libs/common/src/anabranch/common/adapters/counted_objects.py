@@ -16,18 +16,24 @@ from collections.abc import Mapping, Sequence
 
 from anabranch.common.adapters.jetstream_conditions import EXPECTED_SEQUENCE_HEADER
 from anabranch.common.eventsourcing.ports import StoredObject
+from anabranch.common.runtime.shared_values import SharedValues
 
 OPERATION_HEADER = "KV-Operation"
+SHARED_COUNT_MAX = 64
+"""Values that are compared with later ones: thousands of partitions have few different values, and
+equal ones are written together."""
 
 
 class CountedObjects:
     """The objects of a bucket after the messages that it was given, oldest first.
 
-    The first message of a key counts: what it replaced may no longer be stored.
+    The first message of a key counts: what it replaced may no longer be stored. Equal keys and
+    values are one in memory.
     """
 
     def __init__(self) -> None:
         self._objects: dict[str, StoredObject] = {}
+        self._values = SharedValues(SHARED_COUNT_MAX)
 
     def take(self, found: StoredObject, headers: Mapping[str, str]) -> StoredObject | None:
         """The object after one more message, which would make it `found`.
@@ -39,9 +45,12 @@ class CountedObjects:
             return None
         expected = headers.get(EXPECTED_SEQUENCE_HEADER)
         if known is not None and expected is not None and int(expected) < known.revision:
-            found = StoredObject(found.key, known.value, found.revision, known.stored_ms)
-        self._objects[found.key] = found
-        return found
+            value, stored_ms = known.value, known.stored_ms
+        else:
+            value, stored_ms = self._values.one(found.value), found.stored_ms
+        key = found.key if known is None else known.key
+        self._objects[key] = counted = StoredObject(key, value, found.revision, stored_ms)
+        return counted
 
     def present(self) -> Sequence[StoredObject]:
         """The objects that have a value, sorted by key."""

@@ -13,6 +13,7 @@ UNKNOWN_SPU = -1
 
 S = TypeVar("S")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)  # `typing` cannot make a frozen generic with slots in Python 3.11
@@ -208,13 +209,26 @@ class TopicResolution(StrEnum):
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
     """`replica_map[p]`: the SPU ids of partition p, leader first, as assigned. `containers[p]`: the
-    container of partition p. `start`: the index at which the assignment began."""
+    container of partition p. `start`: the index at which the assignment began.
+
+    Equal rows are one in memory, and so are equal containers: a thousand partitions have few.
+    """
 
     resolution: TopicResolution = TopicResolution.INIT
     reason: str = ""
     replica_map: tuple[tuple[int, ...], ...] = ()
     containers: tuple[int, ...] = ()
     start: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replica_map", _sharing(self.replica_map))
+        object.__setattr__(self, "containers", _sharing(self.containers))
+
+
+def _sharing(values: tuple[V, ...]) -> tuple[V, ...]:
+    """The values, with those that are equal as one."""
+    first: dict[V, V] = {}
+    return tuple(first.setdefault(value, value) for value in values)
 
 
 # --- partition -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ whose CRCs are in the chunk's footer. State owned: a small cache of footers.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from anabranch.common.errors import Corrupt, CorruptChunk, ObjectNotFound
 from anabranch.common.storage.ports import ChunkStorage
@@ -13,6 +14,10 @@ from anabranch.common.tier2.state import ChunkRef
 
 FOOTER_GUESS_BYTES = 32 * 1024
 FOOTERS_CACHED_MAX = 64
+GAP_BYTES_MAX = 64 * 1024
+"""Fewer bytes between two references of a chunk are read with them and dropped."""
+SPAN_BYTES_MAX = 16 * 1024 * 1024
+"""The most that one request for several references asks for."""
 
 
 class ChunkReader:
@@ -42,6 +47,28 @@ class ChunkReader:
             self._footers.pop(ref.name, None)
             raise
 
+    async def read_all(self, refs: Sequence[ChunkRef]) -> list[bytes]:
+        """The whole references of one chunk, in their order, verified; neighbours in one request.
+
+        Raises CorruptChunk, also if the chunk is missing.
+        """
+        found: dict[int, bytes] = {}
+        for span in spans_of(refs):
+            first, last = (
+                refs[span[0]].offset,
+                max(refs[at].offset + refs[at].length for at in span),
+            )
+            try:
+                data = await self._storage.get_range(refs[0].name, first, last - first)
+            except ObjectNotFound as error:
+                raise CorruptChunk(
+                    "a chunk that is in use is missing", name=refs[0].name
+                ) from error
+            for at in span:
+                begin = refs[at].offset - first
+                found[at] = _checked(refs[at], data[begin : begin + refs[at].length])
+        return [found[at] for at in range(len(refs))]
+
     async def entries(self, ref: ChunkRef) -> tuple[chunks.SparseEntry, ...]:
         """The append boundaries that the chunk lists for the reference; the last one is its end.
 
@@ -60,12 +87,7 @@ class ChunkReader:
         return tuple(entry.offset for entry in entries if 0 < entry.offset < ref.length)
 
     async def _read_whole(self, ref: ChunkRef) -> bytes:
-        data = await self._storage.get_range(ref.name, ref.offset, ref.length)
-        if chunks.crc_of([data]) != ref.crc:
-            raise CorruptChunk(
-                "the checksum of a chunk's piece does not match", name=ref.name, offset=ref.offset
-            )
-        return data
+        return _checked(ref, await self._storage.get_range(ref.name, ref.offset, ref.length))
 
     async def _read_part(self, ref: ChunkRef, position: int, length: int) -> bytes:
         """Whole 64 KiB blocks around the range, each verified, then the range."""
@@ -93,3 +115,26 @@ class ChunkReader:
         while len(self._footers) > FOOTERS_CACHED_MAX:
             self._footers.popitem(last=False)
         return footer
+
+
+def spans_of(refs: Sequence[ChunkRef]) -> list[list[int]]:
+    """Indexes of references of one chunk, by ascending offset, in groups for one request each."""
+    spans: list[list[int]] = []
+    first = last = 0
+    for at in sorted(range(len(refs)), key=lambda at: refs[at].offset):
+        begin, end = refs[at].offset, refs[at].offset + refs[at].length
+        if spans and begin - last <= GAP_BYTES_MAX and end - first <= SPAN_BYTES_MAX:
+            spans[-1].append(at)
+        else:
+            spans.append([at])
+            first = begin
+        last = max(last, end)
+    return spans
+
+
+def _checked(ref: ChunkRef, data: bytes) -> bytes:
+    if chunks.crc_of([data]) != ref.crc:
+        raise CorruptChunk(
+            "the checksum of a chunk's piece does not match", name=ref.name, offset=ref.offset
+        )
+    return data

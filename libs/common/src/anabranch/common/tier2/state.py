@@ -24,6 +24,7 @@ class WriterMark(NamedTuple):
 
 Attributes = Mapping[bytes, int]
 """Callers' values of a segment: 16-byte ids, signed 64-bit values. Never changed in place."""
+NO_ATTRIBUTES: Attributes = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class SegmentState:
     event_count: int = 0
     sealed: bool = False
     modified_ms: int = 0
-    attributes: Attributes = field(default_factory=dict)
+    attributes: Attributes = field(default_factory=lambda: NO_ATTRIBUTES)
     kind: SegmentKind = SegmentKind.STREAM
     start_event_count: int = 0
 

@@ -8,12 +8,12 @@ place in the offset, and nothing of it is read.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from anabranch.client.client import Client
 from anabranch.client.reading.places import checked
-from anabranch.common.contracts.stream_queries import SegmentRun
 from anabranch.common.errors import (
     NotFound,
     ScopeNotFound,
@@ -25,7 +25,7 @@ from anabranch.common.runtime.logger import get_logger
 from anabranch.spark.following import cuts
 from anabranch.spark.following.admission import bytes_of_rows, fill
 from anabranch.spark.following.cuts import check_incarnation, of_each
-from anabranch.spark.following.limited import advanced, skipped
+from anabranch.spark.following.limited import Backlog, advanced, skipped
 from anabranch.spark.following.loss import Range, loss_of, range_of, split
 from anabranch.spark.following.offsets import Offset, Point, point_of
 from anabranch.spark.options.bounds import AtTime
@@ -80,8 +80,8 @@ class Follower:
         """The present tails, and the bytes from `consumed` to them."""
         tails = await self.tails()
         known = [each for each in tails if each in consumed and _is_one(consumed, tails, each)]
-        found = await self._runs(known, consumed, tails)
-        return tails, sum(range_of(run).size for runs in found.values() for run in runs)
+        found = await self._backlogs(known, consumed, tails)
+        return tails, sum(each.size for each in found.values())
 
     async def _start(self, stream: StreamRef) -> Point:
         start = self._options.start
@@ -129,7 +129,7 @@ class Follower:
         found = await of_each(streams, ask)
         return {stream: point for stream, point in found.items() if point is not None}
 
-    def _require(self, gone: "set[StreamRef] | tuple[()]") -> None:
+    def _require(self, gone: Collection[StreamRef]) -> None:
         """Raises StreamNotFound for a stream that no longer matches, unless it may get lost."""
         if gone and self._options.fail_on_data_loss:
             raise StreamNotFound(
@@ -144,65 +144,60 @@ class Follower:
         self, start: Offset, tails: dict[StreamRef, Point], budget: Budget
     ) -> dict[StreamRef, Point]:
         """The ends of about so much of the backlog, in even shares of the streams."""
-        found = await self._runs(tails, start, tails)
-        sizes = {each: sum(range_of(run).size for run in found[each]) for each in found}
-        size_max = await self._size_max(budget, [run for runs in found.values() for run in runs])
+        found = await self._backlogs(tails, start, tails)
+        sizes = {each: backlog.size for each, backlog in found.items()}
+        size_max = await self._size_max(budget, found.values())
         if sum(sizes.values()) <= size_max:
             return tails
         shares = fill(sizes, size_max)
 
         async def end_of(stream: StreamRef) -> Point:
-            if stream not in shares:
-                return start[stream] if sizes.get(stream) else tails[stream]
-            if shares[stream] == sizes[stream]:
+            if shares.get(stream, 0) == sizes.get(stream, 0):
                 return tails[stream]
-            return await self._advanced(
-                stream, start[stream], tails[stream], found[stream], shares[stream]
-            )
+            if stream not in shares:
+                return start[stream]
+            return await self._advanced(found[stream], shares[stream])
 
         return await of_each(tails, end_of)
 
-    async def _advanced(
-        self,
-        stream: StreamRef,
-        start: Point,
-        tail: Point,
-        runs: Sequence[SegmentRun],
-        budget: int,
-    ) -> Point:
+    async def _advanced(self, backlog: Backlog, budget: int) -> Point:
         """About so many bytes on; if something is lost, only up to the head."""
-        head = await self._client.streams.head_cut(str(stream))
-        lost = split(runs, head).lost
+        name = str(backlog.stream)
+        head = await self._client.streams.head_cut(name)
+        lost = split(backlog.runs, head).lost
         if not lost:
-            return await advanced(self._client, stream, start, tail, runs, budget)
+            return await advanced(self._client, backlog, budget)
         if self._options.fail_on_data_loss:
-            raise loss_of(stream, lost)
-        behind = await skipped(self._client, stream, start, head)
+            raise loss_of(backlog.stream, lost)
+        behind = await skipped(self._client, backlog.stream, backlog.start, head)
         compared = await self._client.streams.compare_cuts(
-            str(stream), behind.places(), tail.places()
+            name, behind.places(), backlog.tail.places()
         )
-        return behind if compared.order in ("before", "equal") else tail
+        return behind if compared.order in ("before", "equal") else backlog.tail
 
-    async def _size_max(self, budget: Budget, runs: Sequence[SegmentRun]) -> int:
+    async def _size_max(self, budget: Budget, backlogs: Iterable[Backlog]) -> int:
         """The budget in bytes; rows count by the mean size of events in the longest segments."""
         limits = [] if budget.bytes is None else [budget.bytes]
         if budget.rows is not None:
             counted: dict[str, tuple[int, int]] = {}
-            for run in sorted(runs, key=lambda each: -range_of(each).size)[:SAMPLES_MAX]:
+            ranges = [range_of(run) for each in backlogs for run in each.runs]
+            for sample in heapq.nlargest(SAMPLES_MAX, ranges, key=lambda each: each.size):
                 with contextlib.suppress(NotFound):  # What is lost is found when it is passed.
-                    info = await self._client.ranges().info(run.name)
-                    counted[run.name] = (info.length, info.event_count)
+                    info = await self._client.ranges().info(sample.segment)
+                    counted[sample.segment] = (info.length, info.event_count)
             limits.append(bytes_of_rows(budget.rows, counted))
         return min(limits)
 
-    async def _runs(
-        self, streams: "Mapping[StreamRef, Point] | Sequence[StreamRef]", start: Offset, end: Offset
-    ) -> dict[StreamRef, list[SegmentRun]]:
-        """Stream → its runs, for those with a difference between the two offsets."""
-        moved = [stream for stream in streams if start[stream] != end[stream]]
-        return await of_each(
-            moved, lambda each: cuts.runs(self._client, each, start[each], end[each])
-        )
+    async def _backlogs(
+        self, streams: Iterable[StreamRef], start: Offset, end: Offset
+    ) -> dict[StreamRef, Backlog]:
+        """Stream → its backlog, for those with a difference between the two offsets."""
+
+        async def ask(stream: StreamRef) -> Backlog:
+            runs = await cuts.runs(self._client, stream, start[stream], end[stream])
+            return Backlog(stream, start[stream], end[stream], runs)
+
+        return await of_each([each for each in streams if start[each] != end[each]], ask)
 
     # --- a micro-batch --------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ stream at any moment. It may divide a transaction.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from anabranch.client.client import Client
 from anabranch.client.reading.frontier import Frontier, Position, Standing
@@ -22,27 +23,35 @@ from anabranch.spark.following.offsets import Point, point_of
 CALLS_AT_ONCE = 32
 
 
-async def advanced(
-    client: Client,
-    stream: StreamRef,
-    start: Point,
-    tail: Point,
-    runs: Sequence[SegmentRun],
-    budget: int,
-) -> Point:
-    """A point about `budget` bytes after `start`, before `tail`; `runs` are those between the two.
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a stream holds between two points: the runs of its segments."""
+
+    stream: StreamRef
+    start: Point
+    tail: Point
+    runs: Sequence[SegmentRun]
+
+    @property
+    def size(self) -> int:
+        return sum(range_of(run).size for run in self.runs)
+
+
+async def advanced(client: Client, backlog: Backlog, budget: int) -> Point:
+    """A point about `budget` bytes after the start of the backlog, not behind its end.
 
     Raises SegmentTruncated or SegmentNotFound if the runs are truncated meanwhile, StreamNotFound.
     """
-    _, standings = await client.ranges().standings(stream, start.positions(stream))
-    walk = _Walk(client, stream, Frontier(standings), tail, runs)
+    start = backlog.start.positions(backlog.stream)
+    _, standings = await client.ranges().standings(backlog.stream, start)
+    walk = _Walk(client, backlog, Frontier(standings))
     while budget > 0:
         await walk.finish()
         shares = fill(walk.remaining(), budget)
         if not shares:
             break
         budget -= await walk.move(shares)
-    return _point(start.incarnation, walk.frontier.standings)
+    return _point(backlog.start.incarnation, walk.frontier.standings)
 
 
 async def skipped(client: Client, stream: StreamRef, start: Point, head: CutFound) -> Point:
@@ -57,22 +66,15 @@ def _point(incarnation: int, standings: Sequence[Standing]) -> Point:
 
 
 class _Walk:
-    """A frontier that moves through the backlog, `runs`, towards the tail."""
+    """A frontier that moves through the backlog towards its end."""
 
-    def __init__(
-        self,
-        client: Client,
-        stream: StreamRef,
-        frontier: Frontier,
-        tail: Point,
-        runs: Sequence[SegmentRun],
-    ) -> None:
+    def __init__(self, client: Client, backlog: Backlog, frontier: Frontier) -> None:
         self.frontier = frontier
         self._client = client
-        self._stream = stream
+        self._stream = str(backlog.stream)
         self._ranges = client.ranges()
-        self._tail = tail.positions(stream)
-        self._ends = {run.name: range_of(run).end for run in runs}
+        self._tail = backlog.tail.positions(backlog.stream)
+        self._ends = {run.name: range_of(run).end for run in backlog.runs}
         self._followed: set[str] = set()
 
     def remaining(self) -> dict[str, int]:
@@ -89,7 +91,7 @@ class _Walk:
 
             async def ask(name: str, found: dict[str, Sequence[Successor]] = found) -> None:
                 _, segment = parse_segment_name(name)
-                answer = await self._client.streams.successors(str(self._stream), segment)
+                answer = await self._client.streams.successors(self._stream, segment)
                 found[name] = answer.successors
 
             await for_each(ended, CALLS_AT_ONCE, ask)

@@ -93,6 +93,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         budget = budget_of(limit, self._options.budget)
         with told_to_users():
             begin = parse_offset(start)
+            self._subscribe(begin)
             end = self._ask(lambda follower: follower.latest(begin, budget, self._target))
         self._consumed = end
         return to_json(end)
@@ -127,25 +128,21 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if kept is not None:
             kept.close()
 
-    def _subscribe(self, offset: Offset) -> None:
+    def _subscribe(self, start: Offset) -> None:
+        """Once in the life of the process; the group may exist."""
         from anabranch.spark.following.releases import subscribe
 
         group = self._options.reader_group
         if group is not None and self._generation is None:
-            self._generation = self._run(lambda place: subscribe(place.client, group, offset))
-            self._released = offset
+            self._generation = self._run(lambda place: subscribe(place.client, group, start))
 
     def _release(self, offset: Offset) -> None:
         from anabranch.spark.following.releases import release
 
-        group = self._options.reader_group
-        if group is None:
+        group, generation = self._options.reader_group, self._generation
+        if group is None or generation is None:  # Before the first offset, nothing is new.
             return
-        if self._generation is None:  # After a restart: it may lie anywhere.
-            self._subscribe(offset)
-            self._released = {}
-        generation, released = self._generation, self._released
-        assert generation is not None
+        released = self._released
         self._run(lambda place: release(place.client, group, generation, offset, released))
         self._released = offset
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from anabranch.spark.options import columns, places, streams
+from anabranch.spark.options import columns, payload, places, streams
 from anabranch.spark.options.bounds import Bound, parse_bound
-from anabranch.spark.options.columns import Columns, parse_columns
+from anabranch.spark.options.columns import Columns
+from anabranch.spark.options.payload import ArrowPayload, parse_payload, parse_read_columns
 from anabranch.spark.options.places import Place, parse_place
 from anabranch.spark.options.streams import Which, parse_streams
-from anabranch.spark.options.texts import Texts, number, refuse_unknown
+from anabranch.spark.options.texts import Texts, number, refuse_unknown, switch
 
 MIB = 1024 * 1024
 TARGET_PARTITION_BYTES = 64 * MIB
@@ -16,7 +17,7 @@ PARTITION_COUNT_MAX = 10_000
 NAMES = frozenset(
     (
         *streams.NAMES, *places.NAMES, "start", "end", "columns", "target_partition_bytes",
-        "min_partitions",
+        "min_partitions", *payload.NAMES, "push_filters",
     )
 )  # fmt: skip
 
@@ -43,6 +44,10 @@ class ReadOptions:
     end: Bound = "tail"
     columns: Columns = columns.DEFAULT
     division: Division = Division()
+    payload: ArrowPayload | None = None
+    """How to decode the events; None: not at all."""
+    push_filters: bool = False
+    """Whether filters leave out segments and bytes; the session must pass filters on."""
 
 
 def parse_options(options: Texts) -> ReadOptions:
@@ -54,8 +59,10 @@ def parse_options(options: Texts) -> ReadOptions:
         place=parse_place(options),
         start=parse_bound("start", options, "head"),
         end=parse_bound("end", options, "tail"),
-        columns=parse_columns(options),
+        columns=parse_read_columns(options),
         division=parse_division(options),
+        payload=parse_payload(options),
+        push_filters=switch("push_filters", options.get("push_filters"), False),
     )
 
 

@@ -29,6 +29,11 @@ CATALOGUE = (
         "Write an archive, or a directory of Parquet files, to a stream: each event once.",
     ),
     Row(
+        "audit",
+        "audit",
+        "Prove from tier 2 alone that streams are whole: blocks, numbers, keys and epochs.",
+    ),
+    Row(
         "flight-delays",
         "flight_delays",
         "Turn the flights of the demo into a table of delays per hour and two plots.",

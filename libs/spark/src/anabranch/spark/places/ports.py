@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import StreamRef
 from anabranch.common.wire.block import BlockHeader
 from anabranch.spark.options.bounds import Positions
@@ -13,11 +14,15 @@ from anabranch.spark.partitioning import Piece
 
 @dataclass(frozen=True, slots=True)
 class SegmentBounds:
-    """A segment's readable bytes [start, length); the bytes before `start` are truncated."""
+    """A segment's readable bytes [start, length); the bytes before `start` are truncated.
+
+    `keys`: the keys whose events it takes; None: not known.
+    """
 
     name: str
     start: int
     length: int
+    keys: KeyRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,10 @@ class SegmentSource(Protocol):
         """The stream's cut at a time, positions of its segments. Raises StreamNotFound."""
         ...
 
+    async def watermark(self) -> int | None:
+        """The stream's last watermark in Unix ms; None: it has none, or the place knows none."""
+        ...
+
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
         """The header of the block that starts at `offset`, inside the segment's bounds.
 
@@ -58,6 +67,13 @@ class SegmentSource(Protocol):
         """Read whole blocks from `offset` of the piece: at least one, none beyond its end."""
         ...
 
+    async def read_at(self, segment: str, offset: int, size: int) -> bytes:
+        """Stored bytes from `offset`, an append boundary: some, and at most about `size`.
+
+        Needs no `bounds` before it. Raises SegmentTruncated.
+        """
+        ...
+
     async def confirm(self, incarnation: int) -> None:
         """Raise PlanOutdated if the data read since planning is of another incarnation."""
         ...
@@ -75,6 +91,13 @@ class StreamPlace(Protocol):
 
     def source(self, stream: StreamRef) -> SegmentSource:
         """The stream; the same object for the same stream."""
+        ...
+
+    async def read_whole(self, pieces: Sequence[Piece]) -> Sequence[bytes]:
+        """All bytes of each piece, with few requests; together they must be small.
+
+        Raises as `SegmentSource.read`.
+        """
         ...
 
     async def close(self) -> None:

@@ -8,15 +8,22 @@ from anabranch.common.errors import (
     CorruptBlock,
     InvalidRequest,
     PlanOutdated,
+    SegmentNotFound,
+    SegmentTruncated,
     TopicNotProvisioned,
 )
+from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.topics import TopicName
 from anabranch.common.wire.block import BlockHeader, parse_header
+from anabranch.common.workflow.bounded import answers
 from anabranch.spark.options.bounds import Positions
 from anabranch.spark.options.streams import Matching, Named, OfTopic, Tagged, Which
 from anabranch.spark.partitioning import Piece
 from anabranch.spark.places.ports import SegmentBounds, StreamBounds
+
+REQUESTS_AT_ONCE = 8
+"""Reads of small pieces in flight; each answer has about 4 MiB at most."""
 
 
 class StorePlace:
@@ -53,6 +60,20 @@ class StorePlace:
         """See the port."""
         return self._sources.setdefault(stream, StoreSource(self.client, stream))
 
+    async def read_whole(self, pieces: Sequence[Piece]) -> Sequence[bytes]:
+        """See the port: several reads are in flight."""
+        ranges = self.client.ranges()
+
+        async def whole(piece: Piece) -> bytes:
+            parts: list[bytes] = []
+            at = piece.start
+            while at < piece.end:
+                parts.append(await ranges.read(piece.segment, at, piece.end))
+                at += len(parts[-1])
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+        return await answers(pieces, REQUESTS_AT_ONCE, whole)
+
     async def close(self) -> None:
         """See the port."""
         await self.client.close()
@@ -62,6 +83,7 @@ class StoreSource:
     """Implements `ports.SegmentSource`."""
 
     def __init__(self, client: Client, stream: StreamRef) -> None:
+        self._client = client
         self._ranges = client.ranges()
         self._stream = stream
         self._lengths: dict[str, int] = {}
@@ -73,12 +95,18 @@ class StoreSource:
         for run in await self._ranges.runs(self._stream):
             assert run.end_offset is not None, "runs to the tail have their ends"
             self._lengths[run.name] = run.end_offset
-            found.append(SegmentBounds(run.name, run.start_offset, run.end_offset))
+            keys = KeyRange(run.key_start, run.key_end)
+            found.append(SegmentBounds(run.name, run.start_offset, run.end_offset, keys))
         return StreamBounds(listed.incarnation, tuple(found))
 
     async def cut_at(self, unix_ms: int) -> Positions:
         """See the port."""
         return (await self._ranges.cut_at(self._stream, unix_ms)).positions
+
+    async def watermark(self) -> int | None:
+        """See the port."""
+        status = await self._client.streams.watermark_status(str(self._stream))
+        return None if status.last is None else status.last.lower_ms
 
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
         """See the port."""
@@ -102,6 +130,15 @@ class StoreSource:
     async def read(self, piece: Piece, offset: int) -> bytes:
         """See the port: returns about 4 MiB. Raises PlanOutdated if the segment is shorter."""
         return await self._ranges.read(piece.segment, offset, piece.end)
+
+    async def read_at(self, segment: str, offset: int, size: int) -> bytes:
+        """See the port: whole appends."""
+        try:
+            return await self._ranges.read(segment, offset, offset + size)
+        except SegmentNotFound as error:
+            raise SegmentTruncated(
+                "the segment was truncated as a whole", segment=segment, offset=offset
+            ) from error
 
     async def confirm(self, incarnation: int) -> None:
         """See the port: a stream that was deleted and recreated has other events."""

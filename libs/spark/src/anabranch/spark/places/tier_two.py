@@ -7,8 +7,8 @@ A segment that is in no manifest yet has no bytes in tier 2. Events after the la
 the journals of the stores, and a read does not include them.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
@@ -19,10 +19,12 @@ from anabranch.common.errors import (
     InvalidRequest,
     ObjectNotFound,
     PlanOutdated,
+    SegmentTruncated,
     TopicNotFound,
 )
 from anabranch.common.model.hashing import container_of
-from anabranch.common.model.names import StreamRef, segment_name
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.names import SegmentId, StreamRef, parse_segment_name, segment_name
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.topics import TOPIC_SCOPE, TopicName, is_backing, topic_of
 from anabranch.common.storage.chunk_reader import ChunkReader
@@ -32,10 +34,34 @@ from anabranch.common.storage.streams import audit_streams, list_streams, read_s
 from anabranch.common.tier2.state import Catalog, SegmentState, TieredExtent
 from anabranch.common.tier2.streams import ExportedStream
 from anabranch.common.wire.block import HEADER_SIZE_BYTES, BlockHeader, parse_header
+from anabranch.common.workflow.bounded import answers, for_each
 from anabranch.spark.options.bounds import Positions
 from anabranch.spark.options.streams import Matching, Named, OfTopic, Tagged, Which
 from anabranch.spark.partitioning import Piece
 from anabranch.spark.places.ports import SegmentBounds, StreamBounds
+from anabranch.spark.places.tier_two_times import older_than
+
+REQUESTS_AT_ONCE = 8
+
+
+class Catalogs:
+    """The catalogs of containers, each read once. State owned: what was read."""
+
+    def __init__(self, storage: ChunkStorage) -> None:
+        self._storage = storage
+        self._known: dict[int, Catalog] = {}
+
+    async def of(self, containers: Iterable[int]) -> Mapping[int, Catalog]:
+        """The catalogs of these containers. Raises CorruptManifest, FormatTooNew."""
+        wanted = sorted(set(containers))
+        missing = [each for each in wanted if each not in self._known]
+        read = await answers(missing, REQUESTS_AT_ONCE, self._read)
+        self._known |= dict(zip(missing, read, strict=True))
+        return {each: self._known[each] for each in wanted}
+
+    async def _read(self, container: int) -> Catalog:
+        manifest = await read_highest(self._storage, container)
+        return Catalog() if manifest is None else await load_catalog(self._storage, manifest)
 
 
 class TierTwoPlace:
@@ -43,6 +69,8 @@ class TierTwoPlace:
 
     def __init__(self, storage: ChunkStorage) -> None:
         self.storage = storage
+        self._reader = ChunkReader(storage)
+        self._catalogs = Catalogs(storage)
         self._sources: dict[StreamRef, TierTwoSource] = {}
 
     async def find(self, which: Which) -> tuple[StreamRef, ...]:
@@ -65,7 +93,34 @@ class TierTwoPlace:
 
     def source(self, stream: StreamRef) -> "TierTwoSource":
         """See the port."""
-        return self._sources.setdefault(stream, TierTwoSource(self.storage, stream))
+        if stream not in self._sources:
+            self._sources[stream] = TierTwoSource(
+                self.storage, stream, reader=self._reader, catalogs=self._catalogs
+            )
+        return self._sources[stream]
+
+    async def read_whole(self, pieces: Sequence[Piece]) -> Sequence[bytes]:
+        """See the port: neighbours in a chunk share a request."""
+        by_chunk: dict[str, list[int]] = {}
+        parts: list[int] = []
+        for at, piece in enumerate(pieces):
+            assert piece.extent is not None
+            if piece.size == piece.extent.ref.length:
+                by_chunk.setdefault(piece.extent.ref.name, []).append(at)
+            else:
+                parts.append(at)
+        found: dict[int, bytes] = {}
+
+        async def read(places: Sequence[int]) -> None:
+            refs = [_extent(pieces[at]).ref for at in places]
+            with _planned(pieces[places[0]].segment):
+                found.update(zip(places, await self._reader.read_all(refs), strict=True))
+
+        await for_each(by_chunk.values(), REQUESTS_AT_ONCE, read)
+        for at in parts:  # One by one, because neighbours share a footer.
+            source = self.source(parse_segment_name(pieces[at].segment)[0])
+            found[at] = await source.read(pieces[at], pieces[at].start)
+        return [found[at] for at in range(len(pieces))]
 
     async def close(self) -> None:
         """See the port: nothing is open."""
@@ -74,32 +129,36 @@ class TierTwoPlace:
 class TierTwoSource:
     """Implements `ports.SegmentSource`. State owned: the extents of segments, as of `bounds`."""
 
-    def __init__(self, storage: ChunkStorage, stream: StreamRef) -> None:
+    def __init__(
+        self,
+        storage: ChunkStorage,
+        stream: StreamRef,
+        *,
+        reader: ChunkReader | None = None,
+        catalogs: Catalogs | None = None,
+    ) -> None:
         self._storage = storage
         self._stream = stream
-        self._reader = ChunkReader(storage)
+        self._reader = reader or ChunkReader(storage)
+        self._catalogs = catalogs or Catalogs(storage)
         self._extents: dict[str, tuple[TieredExtent, ...]] = {}
 
     async def bounds(self) -> StreamBounds:
         """See the port. Raises CorruptManifest, FormatTooNew."""
         told = await read_stream(self._storage, self._stream)
-        ids = told.segment_ids()
-        catalogs: dict[int, Catalog] = {}
+        keys = _key_ranges(told)
+        names = {each: segment_name(self._stream, each) for each in told.segment_ids()}
+        containers = {each: container_of(names[each], told.container_count) for each in names}
+        catalogs = await self._catalogs.of(containers.values())
         found: list[SegmentBounds] = []
-        for name in (segment_name(self._stream, each) for each in ids):
-            container = container_of(name, told.container_count)
-            if container not in catalogs:
-                catalogs[container] = await self._catalog(container)
-            state = catalogs[container].segments.get(name)
+        for each, name in names.items():
+            catalog = catalogs[containers[each]]
+            state = catalog.segments.get(name)
             if state is None or not self._is_of(state, told.incarnation):
                 continue
-            self._extents[name] = catalogs[container].extents[state.number]
-            found.append(SegmentBounds(name, state.start, state.length))
+            self._extents[name] = catalog.extents[state.number]
+            found.append(SegmentBounds(name, state.start, state.length, keys[each]))
         return StreamBounds(told.incarnation, tuple(found))
-
-    async def _catalog(self, container: int) -> Catalog:
-        manifest = await read_highest(self._storage, container)
-        return Catalog() if manifest is None else await load_catalog(self._storage, manifest)
 
     def _is_of(self, state: SegmentState, incarnation: int) -> bool:
         """Whether a segment belongs to this incarnation. Raises PlanOutdated if to a later."""
@@ -111,18 +170,34 @@ class TierTwoSource:
         return state.stamp.incarnation == incarnation
 
     async def cut_at(self, unix_ms: int) -> Positions:
-        """See the port."""
-        raise InvalidRequest(
-            "a read from tier 2 cannot begin or end at a time yet",
-            remedy="give the option nats_url, or filter by event_time",
-            unix_ms=unix_ms,
-        )
+        """See the port: by the times of blocks, which the footers of chunks list per 64 KiB.
+
+        Tier 2 does not tell watermarks. Names every segment that has bytes in tier 2.
+        """
+        bounds = await self.bounds()
+        reached: dict[str, tuple[int, int]] = {}
+        unfinished: list[KeyRange] = []
+        for segment in bounds.segments:  # predecessors first
+            keys = segment.keys
+            assert keys is not None
+            offset = segment.start
+            if not any(each.start < keys.end and keys.start < each.end for each in unfinished):
+                with _planned(segment.name):
+                    found = await older_than(self._reader, self._extents[segment.name], unix_ms)
+                offset = segment.length if found is None else max(found, segment.start)
+            reached[segment.name] = (offset, 0)
+            if offset < segment.length:
+                unfinished.append(keys)
+        return reached
+
+    async def watermark(self) -> int | None:
+        """See the port: tier 2 tells none."""
+        return None
 
     async def block_at(self, segment: str, offset: int) -> BlockHeader:
         """See the port."""
-        extent = next(
-            each for each in self._extents[segment] if offset < each.start + each.ref.length
-        )
+        extent = _extent_at(self._extents[segment], offset)
+        assert extent is not None
         at = offset - extent.start
         size = min(HEADER_SIZE_BYTES, extent.ref.length - at)
         with _planned(segment):
@@ -148,10 +223,10 @@ class TierTwoSource:
 
     async def boundaries(self, piece: Piece, near: Sequence[int]) -> Sequence[int]:
         """See the port: boundaries from the chunk's footer, which has about one per 64 KiB."""
-        assert piece.extent is not None
-        start = piece.extent.start
+        extent = _extent(piece)
+        start = extent.start
         with _planned(piece.segment):
-            named = await self._reader.boundaries(piece.extent.ref)
+            named = await self._reader.boundaries(extent.ref)
         places = sorted({bisect_left(named, at - start) for at in near})
         return [start + named[place] for place in places if place < len(named)]
 
@@ -160,13 +235,43 @@ class TierTwoSource:
 
         Raises CorruptChunk; PlanOutdated if the chunk was deleted since planning.
         """
-        assert piece.extent is not None
-        extent = piece.extent
+        extent = _extent(piece)
         with _planned(piece.segment):
             return await self._reader.read(extent.ref, offset - extent.start, piece.end - offset)
 
+    async def read_at(self, segment: str, offset: int, size: int) -> bytes:
+        """See the port. Reads the catalogs if no call of `bounds` did."""
+        if segment not in self._extents:
+            await self.bounds()
+        extent = _extent_at(self._extents.get(segment, ()), offset)
+        if extent is None:
+            raise SegmentTruncated(
+                "tier 2 no longer has these bytes", segment=segment, offset=offset
+            )
+        at = offset - extent.start
+        with _planned(segment):
+            return await self._reader.read(extent.ref, at, min(size, extent.ref.length - at))
+
     async def confirm(self, incarnation: int) -> None:
         """See the port: nothing can have changed, because chunk names are never reused."""
+
+
+def _key_ranges(told: ExportedStream) -> dict[SegmentId, KeyRange]:
+    present = {part.segment_id: part.keys for epoch in told.epochs for part in epoch.segments}
+    return present | {part.segment_id: part.keys for part in told.earlier}
+
+
+def _extent(piece: Piece) -> TieredExtent:
+    assert piece.extent is not None, "pieces of tier 2 have their extents"
+    return piece.extent
+
+
+def _extent_at(extents: Sequence[TieredExtent], offset: int) -> TieredExtent | None:
+    """The extent that holds the byte; None: no longer, or not yet."""
+    place = bisect_right(extents, offset, key=lambda each: each.start) - 1
+    if place < 0 or offset >= extents[place].start + extents[place].ref.length:
+        return None
+    return extents[place]
 
 
 def _is_live(stream: ExportedStream) -> bool:

@@ -1,10 +1,15 @@
-"""Plans a read: selects the bytes of each segment and divides them into partitions."""
+"""Plans a read: selects the bytes of each segment and divides them into partitions.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+Questions to stores and to tier 2 go out several at a time, and none is asked per segment that one
+for the stream answers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from anabranch.common.errors import InvalidPosition, InvalidRequest, SegmentTruncated
 from anabranch.common.model.names import StreamRef, parse_segment_name
+from anabranch.common.workflow.bounded import answers, for_each
 from anabranch.spark.options.bounds import AtTime, Bound, Positions
 from anabranch.spark.options.read import Division, ReadOptions
 from anabranch.spark.partitioning import (
@@ -12,37 +17,89 @@ from anabranch.spark.partitioning import (
     Piece,
     dividing_lines,
     pack,
+    part_of,
     partition_count,
 )
 from anabranch.spark.places.ports import SegmentBounds, SegmentSource, StreamBounds, StreamPlace
+from anabranch.spark.reading.cuts import Place, completed, within
+from anabranch.spark.reading.filters import ALL, Wanted
+
+STREAMS_AT_ONCE = 8
+QUESTIONS_AT_ONCE = 16
+"""About segments of one stream, or chunks of one read."""
+
+BACK_BYTES = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024)
+"""How far before a wanted offset a boundary at or before it is looked for: chunks know about one
+per 64 KiB, and a block has at most 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The partitions of a read; none if it is empty. `incarnations`: of the streams planned."""
+    """The partitions of a read; none if it is empty.
+
+    `incarnations`: of the streams planned. `watermarks`: of those that have one, in Unix ms, as of
+    the end of the read; only if the read has the column.
+    """
 
     incarnations: Mapping[StreamRef, int]
     partitions: Sequence[Partition]
+    watermarks: Mapping[StreamRef, int] = field(default_factory=dict)
 
 
-async def plan_read(streams: StreamPlace, options: ReadOptions, parallelism: int) -> Plan:
-    """Plan the read of all its streams.
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Positions that were true when they were found, and need not be any more."""
+
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class _StreamPlan:
+    incarnation: int
+    watermark: int | None
+    pieces: Sequence[Piece]
+
+
+async def plan_read(
+    streams: StreamPlace, options: ReadOptions, parallelism: int, wanted: Wanted = ALL
+) -> Plan:
+    """Plan the read of all its streams, without segments and bytes that are not `wanted`.
 
     Raises InvalidRequest or InvalidPosition for invalid positions, SegmentTruncated, and as
     `StreamPlace.find` and `SegmentSource.bounds`.
     """
-    found = await streams.find(options.which)
-    _check_streams(found, options)
-    incarnations: dict[StreamRef, int] = {}
-    pieces: list[Piece] = []
-    for stream in found:
-        source = streams.source(stream)
-        bounds = await source.bounds()
-        incarnations[stream] = bounds.incarnation
-        start = await _resolved(source, stream, options.start)
-        end = await _resolved(source, stream, options.end)
-        pieces += await _pieces(source, stream, bounds, (start, end))
-    return Plan(incarnations, await divide(streams, pieces, options.division, parallelism))
+    named = await streams.find(options.which)
+    _check_streams(named, options)
+    found = [stream for stream in named if wanted.admits_stream(stream)]
+
+    async def one(stream: StreamRef) -> _StreamPlan:
+        return await _plan_stream(streams.source(stream), stream, options, wanted)
+
+    plans = dict(zip(found, await answers(found, STREAMS_AT_ONCE, one), strict=True))
+    pieces = [piece for each in plans.values() for piece in each.pieces]
+    return Plan(
+        {stream: each.incarnation for stream, each in plans.items()},
+        await divide(streams, pieces, options.division, parallelism),
+        {stream: each.watermark for stream, each in plans.items() if each.watermark is not None},
+    )
+
+
+async def _plan_stream(
+    source: SegmentSource, stream: StreamRef, options: ReadOptions, wanted: Wanted
+) -> _StreamPlan:
+    """The order matters: what was asked before the bounds lies within them."""
+    watermark = None
+    if "watermark" in options.columns and options.end == "tail":
+        watermark = await source.watermark()
+    start = await _resolved(source, stream, options.start)
+    end = await _resolved(source, stream, options.end)
+    bounds = await source.bounds()
+    limits = _places(stream, bounds, start), _places(stream, bounds, end)
+    segments = [each for each in bounds.segments if wanted.admits(stream, each)]
+    pieces = await _pieces(source, segments, limits, is_given=isinstance(start, Mapping))
+    if wanted.limits_offsets:
+        pieces = await _between_offsets(source, pieces, wanted)
+    return _StreamPlan(bounds.incarnation, watermark, pieces)
 
 
 async def divide(
@@ -57,11 +114,26 @@ async def divide(
         min_partitions=division.min_partitions,
         parallelism=parallelism,
     )
-    boundaries = {
-        place: await _source_of(streams, pieces[place]).boundaries(pieces[place], lines)
-        for place, lines in dividing_lines(pieces, count).items()
-    }
+    lines = dividing_lines(pieces, count)
+    boundaries: dict[int, Sequence[int]] = {}
+
+    async def ask(places: Sequence[int]) -> None:
+        for place in places:
+            source = _source_of(streams, pieces[place])
+            boundaries[place] = await source.boundaries(pieces[place], lines[place])
+
+    await for_each(_by_object(pieces, lines), QUESTIONS_AT_ONCE, ask)
     return pack(pieces, boundaries, count)
+
+
+def _by_object(pieces: Sequence[Piece], places: Iterable[int]) -> list[list[int]]:
+    """The places by the chunk or segment of their pieces, so that a footer is read once."""
+    found: dict[str, list[int]] = {}
+    for place in places:
+        extent = pieces[place].extent
+        name = pieces[place].segment if extent is None else extent.ref.name
+        found.setdefault(name, []).append(place)
+    return list(found.values())
 
 
 def _source_of(streams: StreamPlace, piece: Piece) -> SegmentSource:
@@ -81,10 +153,10 @@ def _check_streams(streams: Sequence[StreamRef], options: ReadOptions) -> None:
                 )  # fmt: skip
 
 
-async def _resolved(source: SegmentSource, stream: StreamRef, bound: Bound) -> Positions | str:
-    """The bound in one stream: `head`, `tail`, or the positions of its segments."""
+async def _resolved(source: SegmentSource, stream: StreamRef, bound: Bound) -> Bound | _Cut:
+    """The bound in one stream: `head`, `tail`, the positions of its segments, or a cut."""
     if isinstance(bound, AtTime):
-        return await source.cut_at(bound.unix_ms)
+        return _Cut(await source.cut_at(bound.unix_ms))
     if isinstance(bound, str):
         return bound
     return {name: at for name, at in bound.items() if parse_segment_name(name)[0] == stream}
@@ -92,32 +164,85 @@ async def _resolved(source: SegmentSource, stream: StreamRef, bound: Bound) -> P
 
 async def _pieces(
     source: SegmentSource,
-    stream: StreamRef,
-    bounds: StreamBounds,
-    limits: tuple[Positions | str, Positions | str],
+    segments: Sequence[SegmentBounds],
+    limits: tuple[Mapping[str, Place], Mapping[str, Place]],
+    *,
+    is_given: bool,
 ) -> list[Piece]:
-    """The pieces of one stream, in the order of its segments, as the source cuts them."""
+    """The pieces of some segments, in order, as the source cuts them.
+
+    `is_given`: a user gave the starts, which must not lie after the ends.
+    """
+    first, last = limits
+
+    async def wanted(segment: SegmentBounds) -> Piece | None:
+        places = (
+            first.get(segment.name, (segment.start, 0)),
+            last.get(segment.name, (segment.length, 0)),
+        )
+        return await _wanted(source, segment, *places, is_given=is_given)
+
+    found = await answers(segments, QUESTIONS_AT_ONCE, wanted)
+    return [part for piece in found if piece is not None for part in source.pieces(piece)]
+
+
+async def _between_offsets(
+    source: SegmentSource, pieces: Sequence[Piece], wanted: Wanted
+) -> list[Piece]:
+    """The pieces without bytes that hold only blocks at unwanted offsets."""
+    stop = wanted.offset_stop
+
+    async def narrow(piece: Piece) -> Piece | None:
+        if piece.end <= wanted.offset_first or (stop is not None and stop <= piece.start):
+            return None
+        return await _narrowed(source, piece, wanted.offset_first, stop)
+
+    found = await answers(pieces, QUESTIONS_AT_ONCE, narrow)
+    return [piece for piece in found if piece is not None]
+
+
+async def _narrowed(source: SegmentSource, piece: Piece, first: int, stop: int | None) -> Piece:
+    """The part between the last known boundary up to `first` and the first one from `stop` on."""
+    near = [first - back for back in BACK_BYTES if piece.start < first - back]
+    near += [stop] if stop is not None and stop < piece.end else []
+    if not near:
+        return piece
+    known = await source.boundaries(piece, sorted(near))
+    starts = [at for at in known if piece.start < at <= first]
+    ends = [] if stop is None else [at for at in known if stop <= at < piece.end]
+    return part_of(piece, max(starts, default=piece.start), min(ends, default=piece.end))
+
+
+def _places(stream: StreamRef, bounds: StreamBounds, limit: Bound | _Cut) -> Mapping[str, Place]:
+    """The places of segments that the limit determines. Raises InvalidRequest."""
+    match limit:
+        case "head":
+            return {segment.name: (segment.start, 0) for segment in bounds.segments}
+        case "tail":
+            return {segment.name: (segment.length, 0) for segment in bounds.segments}
+        case _Cut():
+            return completed(bounds.segments, within(bounds.segments, limit.positions))
+        case AtTime():
+            raise AssertionError("times are resolved before")
     names = {segment.name for segment in bounds.segments}
-    for limit in limits:
-        for name in () if isinstance(limit, str) else limit:
-            if name not in names:
-                raise InvalidRequest(
-                    "a position names an unknown segment",
-                    remedy="name segments of the stream; tier 2 has only flushed ones",
-                    stream=str(stream), segment=name,
-                )  # fmt: skip
-    wanted = [await _wanted(source, segment, *limits) for segment in bounds.segments]
-    return [part for piece in wanted if piece is not None for part in source.pieces(piece)]
+    for name in limit:
+        if name not in names:
+            raise InvalidRequest(
+                "a position names an unknown segment",
+                remedy="name segments of the stream; tier 2 has only flushed ones",
+                stream=str(stream), segment=name,
+            )  # fmt: skip
+    return completed(bounds.segments, limit)
 
 
 async def _wanted(
-    source: SegmentSource, segment: SegmentBounds, first: Positions | str, last: Positions | str
+    source: SegmentSource, segment: SegmentBounds, first: Place, last: Place, *, is_given: bool
 ) -> Piece | None:
     """The segment's events from `first` on and before `last`; None without such events."""
-    start = await _normalised(source, segment, _place(segment, first, "head"))
-    end = await _normalised(source, segment, _place(segment, last, "tail"))
+    start = await _normalised(source, segment, first)
+    end = await _normalised(source, segment, last)
     if start >= end:
-        if not isinstance(first, str) and start > end:
+        if is_given and start > end:
             raise InvalidRequest(
                 "the start lies after the end", segment=segment.name,
                 start=str(list(start)), end=str(list(end)),
@@ -133,14 +258,6 @@ async def _wanted(
         skip=start[1],
         keep=keep,
     )
-
-
-def _place(segment: SegmentBounds, bound: Positions | str, default: str) -> tuple[int, int]:
-    if not isinstance(bound, str):
-        if segment.name in bound:
-            return bound[segment.name]
-        bound = default
-    return (segment.start if bound == "head" else segment.length), 0
 
 
 def _check_inside(segment: SegmentBounds, place: tuple[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that pings and sends go on while a task waits for rows.
+"""A client whose event loop has a thread of its own: pings and sends go on while a task waits.
 
 Spark's iterator of rows blocks the thread of the task for as long as the rows take to compute.
 """
@@ -6,39 +6,60 @@ Spark's iterator of rows blocks the thread of the task for as long as the rows t
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from anabranch.client import connect
+from anabranch.client.client import Client
+from anabranch.common.runtime.nats_target import NatsTarget
+from anabranch.spark.places.opening import CLIENT_NAME
 
 T = TypeVar("T")
 
 
-class BackgroundLoop:
-    """Made by `background_loop`. `run` is for the thread that entered it."""
+class BackgroundClient:
+    """A client, and the loop that it belongs to; made by `client_in_background`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
+        self.client = client
         self._loop = loop
+        self.ended = asyncio.Event()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work, or its error. The work limits its own time."""
+        """The result of the work, or its error; from another thread. The work limits its own
+        time."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def end(self) -> None:
+        """Let the thread close the client. From another thread."""
+        self._loop.call_soon_threadsafe(self.ended.set)
 
 
 @contextmanager
-def background_loop() -> Iterator[BackgroundLoop]:
-    """The loop during the block; what still runs at its end is cancelled."""
-    begun, ended = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
+def client_in_background(place: NatsTarget) -> Iterator[BackgroundClient]:
+    """The client during the block. Raises the errors of connecting."""
+    opened: Future[BackgroundClient] = Future()
 
     async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        begun.set()
-        await ended.wait()
+        async with connect(place, name=CLIENT_NAME) as client:
+            found = BackgroundClient(client, asyncio.get_running_loop())
+            opened.set_result(found)
+            await found.ended.wait()
 
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    def live() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    thread = threading.Thread(target=live, daemon=True)
     thread.start()
-    begun.wait()
+    found = opened.result()
     try:
-        yield BackgroundLoop(loops[0])
+        yield found
     finally:
-        loops[0].call_soon_threadsafe(ended.set)
+        found.end()
         thread.join()

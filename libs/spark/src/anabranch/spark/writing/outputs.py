@@ -39,7 +39,8 @@ class Output(Protocol):
     async def finish(self) -> TaskReport:
         """Wait until all rows are durable. Raises the writer's failure if they are not."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop; what is not durable is dropped."""
 
 
 class PartOutput:

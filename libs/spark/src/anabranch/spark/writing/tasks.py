@@ -1,20 +1,17 @@
 """The functions that Spark calls: one writes a task's rows, and others run on the driver."""
 
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from anabranch.client import connect
 from anabranch.client.client import Client
 from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.spark.options.write import WriteOptions
-from anabranch.spark.places.opening import CLIENT_NAME
-from anabranch.spark.writing.background import BackgroundLoop, background_loop
+from anabranch.spark.writing.background import client_in_background
 from anabranch.spark.writing.columns import Place, event_slices
 from anabranch.spark.writing.committing import abort_batch, commit_batch
-from anabranch.spark.writing.outputs import DIRECT_LIMITS, TRANSACTION_LIMITS, Output, open_output
+from anabranch.spark.writing.outputs import DIRECT_LIMITS, TRANSACTION_LIMITS, open_output
 from anabranch.spark.writing.reports import SinkKey, TaskReport
 from anabranch.spark.writing.schema import Written
 from anabranch.spark.writing.streams import require_target
@@ -35,18 +32,14 @@ def write_rows(
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return TaskReport()
-    with background_loop() as loop, _connected(loop, options) as client:
-        output = loop.run(open_output(client, options, key, has))
+    with client_in_background(options.place) as background:
+        output = background.run(open_output(background.client, options, key, has))
         try:
             for rows in _slices(options, chain([first], batches), partition):
-                loop.run(output.take(rows))
-            return loop.run(output.finish())
+                background.run(output.take(rows))
+            return background.run(output.finish())
         finally:
-            loop.run(_closed(output))
-
-
-async def _closed(output: Output) -> None:
-    await output.close()
+            background.run(output.close())
 
 
 def _slices(
@@ -57,19 +50,6 @@ def _slices(
     for batch in batches:
         yield from event_slices(batch, Place(partition, rows_before), limits, clock.now_ms())
         rows_before += batch.num_rows
-
-
-@contextmanager
-def _connected(loop: BackgroundLoop, options: WriteOptions) -> Iterator[Client]:
-    client = loop.run(_connect(options))
-    try:
-        yield client
-    finally:
-        loop.run(client.close())
-
-
-async def _connect(options: WriteOptions) -> Client:
-    return await connect(options.place, name=CLIENT_NAME)
 
 
 # --- on the driver ------------------------------------------------------------------------
@@ -92,7 +72,6 @@ def abort(options: WriteOptions, key: SinkKey) -> None:
     _on_driver(options, lambda client: abort_batch(client, options, key))
 
 
-def _on_driver(options: WriteOptions, work: Any) -> None:
-    with background_loop() as loop, _connected(loop, options) as client:
-        done: Coroutine[Any, Any, None] = work(client)
-        loop.run(done)
+def _on_driver(options: WriteOptions, work: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
+    with client_in_background(options.place) as background:
+        background.run(work(background.client))

@@ -10,7 +10,7 @@ from anabranch.common.adapters.nats_connection import as_unavailable
 from anabranch.common.contracts.live import LIVE_REPORT_SIZE_BYTES_MAX, LiveReport
 from anabranch.common.contracts.subjects import live_report
 
-WAITING_MAX = 256
+WAITING_MAX = 768
 """Reports; the NATS client drops further ones. The next full report repairs the loss."""
 
 _log = structlog.get_logger(__name__)

@@ -68,7 +68,7 @@ _log = structlog.get_logger(__name__)
 ShapedStreams = Callable[[Collection[str] | None], Iterable[ShapedStream]]
 """The streams with these subjects, or all (`Mirror.shaped_streams`)."""
 HistoryOf = Callable[[Stream], Awaitable[History]]
-"""All epochs of a stream (`Histories.of`)."""
+"""All epochs of a stream (`Histories.once`)."""
 OpenStorage = Callable[[], AbstractAsyncContextManager[ChunkStorage]]
 
 

@@ -140,6 +140,7 @@ class TopicRetainer:
         self._period_s = period_s
         self._containment = containment
         self._looks: dict[str, AgeLook] = {}
+        """By segment name, without those that are as at first."""
         self._paused: dict[str, int] = {}
         """Partitions whose stores did not answer, and until when they are left alone; Unix ms."""
         self.counts = TopicRetentionCounts()
@@ -172,7 +173,7 @@ class TopicRetainer:
             raise found.failures[0]
 
     def _due(self, looks: dict[str, AgeLook]) -> Iterator[_Due]:
-        """The partitions to ask about; fills `looks` with those of all present partitions."""
+        """The partitions to ask about; fills `looks` with the looks at all present partitions."""
         now_ms = self._time.now_ms()
         self._paused = {name: ms for name, ms in self._paused.items() if ms > now_ms}
         for topic in self._view.retained():
@@ -181,7 +182,9 @@ class TopicRetainer:
                 continue
             for segment in stream.segments[:-1]:
                 name = segment_name(topic.stream, segment.segment_id)
-                look = looks[name] = self._looks.get(name, FIRST_LOOK)
+                look = self._looks.get(name, FIRST_LOOK)
+                if look != FIRST_LOOK:
+                    looks[name] = look
                 numbers = self._view.numbers(name)
                 if numbers is None or stream.intents or name in self._paused:
                     continue
@@ -221,7 +224,8 @@ class TopicRetainer:
     async def _by_age(self, due: _Due, bounds: SegmentBounds) -> int:
         """Where the records that are young enough begin."""
         topic, now_ms = due.topic, self._time.now_ms()
-        look, expired_ms = self._looks[due.name], policy.expired_before_ms(topic, now_ms)
+        look = self._looks.get(due.name, FIRST_LOOK)
+        expired_ms = policy.expired_before_ms(topic, now_ms)
         offset = await self._stores.boundary_at_time(due.name, expired_ms)
         if offset > bounds.start:
             self._looks[due.name] = policy.after_expiry(topic, now_ms)

@@ -46,6 +46,15 @@ class Histories:
             records = await self._archived(stream)
             return self._keep(stream, History([*records, *stream.epochs]))
 
+    async def once(self, stream: Stream) -> History:
+        """As `of`, for a caller that looks at every stream and seldom comes back.
+
+        A history that the stream's state has anyway is not kept.
+        """
+        if stream.archived_epochs or _key(stream) in self._kept:
+            return await self.of(stream)
+        return _whole(stream, History(stream.epochs))
+
     async def archive(self, stream: Stream, epochs: Sequence[EpochRecord]) -> None:
         """Store the stream's next history chunk. Idempotent. Raises Unavailable, CorruptEvent."""
         subject = _subject(stream, stream.archived_chunks)
@@ -78,8 +87,7 @@ class Histories:
         return records
 
     def _keep(self, stream: Stream, history: History) -> History:
-        if stream.sealed and not history.is_ended:
-            history = history.ended(stream.sealed)
+        history = _whole(stream, history)
         before = self._kept.pop(_key(stream), None)
         self._kept[_key(stream)] = history
         self._segment_count += len(history.lives) - (len(before.lives) if before else 0)
@@ -87,6 +95,11 @@ class Histories:
             _, oldest = self._kept.popitem(last=False)
             self._segment_count -= len(oldest.lives)
         return history
+
+
+def _whole(stream: Stream, history: History) -> History:
+    """The history with the end of a sealed stream."""
+    return history.ended(stream.sealed) if stream.sealed and not history.is_ended else history
 
 
 def _subject(stream: Stream, chunk: int) -> str:

@@ -165,7 +165,7 @@ def _exporter(around: Surroundings, mirror: Mirror, context: WorkContext) -> Str
         return None
     return StreamExporter(
         mirror.shaped_streams,
-        context.histories.of,
+        context.histories.once,
         partial(
             transient_chunk_storage,
             settings.tier2_url,

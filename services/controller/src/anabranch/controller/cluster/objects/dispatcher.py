@@ -172,6 +172,7 @@ class Dispatcher(Generic[S, T]):
                     continue
                 else:
                     self._take_list(present)
+                    present.clear()
                     until.reschedule(asyncio.get_running_loop().time() + self._reconcile_s)
                 self._moved.set()
                 self._moved = asyncio.Event()
@@ -213,25 +214,25 @@ class Dispatcher(Generic[S, T]):
 
         It does not wait until the mirror shows them. Raises Overloaded; nothing was done then.
         """
-        writes = [self._write_of(action) for action in actions]
-        if self._pending_count + len(writes) > PENDING_COUNT_MAX:
+        if self._pending_count + len(actions) > PENDING_COUNT_MAX:
             raise Overloaded(
                 "too many changes of objects are pending",
                 kind=self.kind.word,
                 limit=PENDING_COUNT_MAX,
             )
-        self._pending_count += len(writes)
+        self._pending_count += len(actions)
         try:
             outcomes: list[Outcome] = []
-            for at in range(0, len(writes), CHUNK_COUNT):
-                chunk = await self._perform(writes[at : at + CHUNK_COUNT])
+            for at in range(0, len(actions), CHUNK_COUNT):
+                writes = [self._write_of(action) for action in actions[at : at + CHUNK_COUNT]]
+                chunk = await self._perform(writes)
                 if chunk is None:  # The bucket does not answer at all.
-                    outcomes += [Outcome(Result.UNKNOWN)] * len(writes[at : at + CHUNK_COUNT])
+                    outcomes += [Outcome(Result.UNKNOWN)] * len(writes)
                     break
                 outcomes += chunk
         finally:
-            self._pending_count -= len(writes)
-        return outcomes + [Outcome(Result.NOT_TRIED)] * (len(writes) - len(outcomes))
+            self._pending_count -= len(actions)
+        return outcomes + [Outcome(Result.NOT_TRIED)] * (len(actions) - len(outcomes))
 
     def _write_of(self, action: Action) -> ObjectWrite:
         assert action.kind is self.kind, "a dispatcher performs actions on its own kind"

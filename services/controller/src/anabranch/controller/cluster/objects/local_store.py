@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from anabranch.common.model.objects import ClusterObject
-from anabranch.controller.cluster.objects.sharing import SharedValues
+from anabranch.controller.cluster.objects.sharing import SharedParts
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class LocalStore(Generic[S, T]):
         self._deletions: dict[str, int] = {}
         """The revisions of the deletions since the last `sync_all`, by key."""
         self._damaged: dict[str, int] = {}
-        self._shared = SharedValues()
+        self._shared = SharedParts()
         self._epoch = 0
         self._fence = 0
         self._revision = 0

@@ -31,6 +31,10 @@ class Numbers(NamedTuple):
     size_bytes: int
 
 
+NOTHING = Numbers(0, 0, 0)
+"""Of a partition without records, which are many."""
+
+
 @dataclass(slots=True)
 class _Container:
     """The newest report's store and container epoch, and the numbers by segment name."""
@@ -95,7 +99,8 @@ class LiveNumbers:
             held = _Container(node_id, found.container_epoch)
             self._containers[found.container] = held
         for one in found.partitions:
-            held.segments[one.segment] = Numbers(one.base, one.leo, one.size_bytes)
+            numbers = Numbers(one.base, one.leo, one.size_bytes)
+            held.segments[one.segment] = NOTHING if numbers == NOTHING else numbers
 
     def _is_outdated(self, node_id: str, found: LiveContainer) -> bool:
         """Whether the store does not serve the container under this epoch any more."""

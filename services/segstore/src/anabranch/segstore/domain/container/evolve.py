@@ -280,6 +280,12 @@ class SegmentMap:
         if isinstance(known, SegmentState):
             self._forget(known.number)
 
+    def share(self, segment: str, other: "SegmentMap") -> None:
+        """Hold the same value under the name as `other` if the values are equal."""
+        theirs = other.segments.get(segment)
+        if theirs is not None and theirs == self.segments.get(segment):
+            self.segments[segment] = theirs
+
     def forget_writer(self, number: int, writer_id: bytes) -> None:
         """Forget the writer's expired mark in the segment, if there is one."""
         self.writers.get(number, {}).pop(writer_id, None)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from anabranch.common.contracts.live import LiveContainer, LivePartition, LiveReport
 from anabranch.segstore.domain.load.partitions import HeldPartition
 
-PARTITIONS_MAX = 1500
-"""In one report. With the longest names and numbers, its JSON has less than
-`LIVE_REPORT_SIZE_BYTES_MAX` bytes."""
+PARTITIONS_MAX = 500
+"""In one report, so that neither side needs much memory for it. With the longest names and numbers,
+its JSON has less than `LIVE_REPORT_SIZE_BYTES_MAX` bytes."""
 
 ContainerPartitions = tuple[int, int, Sequence[HeldPartition]]
 """(container, container epoch, partitions to report)."""
@@ -30,9 +30,9 @@ def live_reports(
     containers: Sequence[ContainerPartitions],
     *,
     full: bool,
-) -> list[LiveReport]:
-    """The reports, numbered from `first_sequence` on; at least one."""
-    return [
+) -> Iterator[LiveReport]:
+    """The reports, numbered from `first_sequence` on; at least one. Each is made when it is due."""
+    return (
         LiveReport(
             node_id=node_id,
             session=session,
@@ -43,7 +43,7 @@ def live_reports(
             containers=tuple(_container(part) for part in parts),
         )
         for at, parts in enumerate(_divided(containers))
-    ]
+    )
 
 
 def _divided(containers: Sequence[ContainerPartitions]) -> Iterator[list[ContainerPartitions]]:

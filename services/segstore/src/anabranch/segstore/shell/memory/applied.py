@@ -67,8 +67,13 @@ class Applied:
         self._changes = Changes()
         self._flushing: Changes | None = None
         self._touched: set[int] = set()
+        self._pending: SegmentMap | None = None
         self.gone_tables: list[int] = []
         """The numbers of table segments that were deleted, until they are taken."""
+
+    def share_with(self, pending: SegmentMap) -> None:
+        """From now on, hold new segments as the same values as `pending`, which has them first."""
+        self._pending = pending
 
     def apply(
         self, sequence: int, operation: Operation, address: LogAddress, frame_offset: int
@@ -90,6 +95,8 @@ class Applied:
             case CreateOperation(segment):
                 self.index.open_segment(sequence)
                 self._changes.numbers.add(sequence)
+                if self._pending is not None:
+                    self.state.share(segment, self._pending)
                 if TOPIC_MARK in segment:
                     self._touched.add(sequence)
             case DeleteOperation(segment):

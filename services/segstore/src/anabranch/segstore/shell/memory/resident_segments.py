@@ -33,6 +33,7 @@ class ResidentSegments:
     def serve(self) -> SegmentMap:
         """Separate and return the pending map, because recovery is complete and decisions begin."""
         self.pending = self.applied.state.copy()
+        self.applied.share_with(self.pending)
         self.residency.touch(self.pending.segments)
         return self.pending
 

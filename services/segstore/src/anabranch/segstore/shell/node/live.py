@@ -10,7 +10,7 @@ in memory are read from tier 2 once. Before that, full reports leave the contain
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from anabranch.common.contracts.live import FULL_S, REPORT_S, LiveReport
 from anabranch.common.errors import AnabranchError, DiskFailed, Unavailable
@@ -73,9 +73,9 @@ class LiveReporter:
 
     async def report(self) -> None:
         """Publish what changed since the last report, or everything if that is due."""
-        reports = self._reports()
         try:
-            for report in reports:
+            for report in self._reports():
+                self._sequence = report.sequence
                 async with asyncio.timeout(PUBLISH_S_MAX):
                     await self._publish(report.model_dump_json().encode())
         except (AnabranchError, TimeoutError) as error:
@@ -86,7 +86,7 @@ class LiveReporter:
         else:
             self._failing = False
 
-    def _reports(self) -> list[LiveReport]:
+    def _reports(self) -> Iterable[LiveReport]:
         led = self._led()
         for container, partitions in led:
             partitions.settle(container.applied.state.living)
@@ -99,15 +99,13 @@ class LiveReporter:
             if (due := _due(partitions, full=full)) is not None
         ]
         if not (containers or storage != self._told or (full and led)):
-            return []
+            return ()
         if full:
             self._full_at_s = self._clock.monotonic() + FULL_S
-        reports = live_reports(
+        self._told = storage
+        return live_reports(
             self._node_id, self._session(), self._sequence + 1, storage, containers, full=full
         )
-        self._sequence += len(reports)
-        self._told = storage
-        return reports
 
     def _led(self) -> list[tuple[Container, Partitions]]:
         """The containers of topics that this store leads."""

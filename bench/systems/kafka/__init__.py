@@ -1,0 +1,1 @@
+"""Kafka as a peer: its brokers, and its topics as streams of the benchmark."""

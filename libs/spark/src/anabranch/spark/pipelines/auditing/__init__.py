@@ -1,0 +1,1 @@
+"""The parts of the pipeline `audit`: checks of descriptions, checks of blocks, report, plot."""

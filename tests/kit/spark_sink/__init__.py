@@ -1,0 +1,1 @@
+"""Drivers of Spark in processes of their own, whose sinks fail on request."""
