@@ -37,6 +37,7 @@ from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
 from bench.workloads.w13_spark import SparkRead
+from bench.workloads.w13_spark_sink import SparkWrite
 from bench.workloads.w14_control import HeavyOperations, LightOperations
 from bench.workloads.w15_scale import ScaleUnderLoad
 from bench.workloads.w16_start import ControllerStart
@@ -107,6 +108,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
     in_spark: tuple[Workload, ...] = (
         SparkRead("W13 tier 2", "tier2", once),
         SparkRead("W13 stores", "stores", once),
+        SparkWrite(once),
     )
     known: dict[str, tuple[Workload, ...]] = {
         "W1": (MaxWrite(APARTS), SteadyWrite()),

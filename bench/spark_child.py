@@ -54,9 +54,14 @@ class _ReadyReader(DataSourceReader):
 
 
 def answer(spark: SparkSession, request: Mapping[str, object]) -> dict[str, object]:
-    """Read everything once → seconds, events and bytes, or the sum of checksums."""
+    """Read everything once → seconds, events and bytes, or the sum of checksums.
+
+    With `write`: write so many events of `event_bytes` → seconds, or the sum of their checksums.
+    """
     options = request["options"]
     assert isinstance(options, dict)
+    if "write" in request:
+        return _written(spark, request, options)
     clock = SystemStopwatch()
     begun = clock.now()
     events = spark.read.format(str(request["format"])).options(**options).load()
@@ -67,6 +72,24 @@ def answer(spark: SparkSession, request: Mapping[str, object]) -> dict[str, obje
     found = events.selectExpr("count(*) AS events", "sum(length(event)) AS bytes").first()
     assert found is not None
     return {"seconds": clock.now() - begun, "events": found["events"], "bytes": found["bytes"]}
+
+
+def _written(
+    spark: SparkSession, request: Mapping[str, object], options: dict[str, str]
+) -> dict[str, object]:
+    size = int(str(request["event_bytes"]))
+    event = (
+        f"encode(rpad(concat('event ', id, ' '), {size}, 'abcdefghijklmnopqrstuvwxyz'), 'utf-8')"
+    )
+    rows = spark.range(int(str(request["write"]))).selectExpr(f"{event} AS event")
+    if request["check"]:
+        found = rows.selectExpr("sum(crc32(event)) AS sum").first()
+        assert found is not None
+        return {"sum": found["sum"]}
+    clock = SystemStopwatch()
+    begun = clock.now()
+    rows.write.format(str(request["format"])).mode("append").options(**options).save()
+    return {"seconds": clock.now() - begun}
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
