@@ -90,7 +90,7 @@ class Report:
 
 
 def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
-    """Write what the stream does not have yet."""
+    """Write the chunks that the stream does not have yet."""
     clock: Clock = SystemClock()
     url = url_of(arguments.source)
     files = open_files(url)
