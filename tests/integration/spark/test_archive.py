@@ -1,4 +1,4 @@
-"""The pipelines `archive` and `replay` on a cluster: each event once, whatever kills them."""
+"""The pipelines `archive` and `replay` on a cluster: each event once, also after kills."""
 
 import contextlib
 import dataclasses
