@@ -48,7 +48,8 @@ def client_in_background(place: NatsTarget) -> Iterator[BackgroundClient]:
 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(asyncio.run, serve())
-        wait([opened, running], return_when=FIRST_COMPLETED)
+        either: list[Future[Any]] = [opened, running]
+        wait(either, return_when=FIRST_COMPLETED)
         if not opened.done():
             running.result()
         found = opened.result()
