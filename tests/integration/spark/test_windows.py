@@ -128,7 +128,9 @@ def test_windows_equal_a_direct_computation_and_a_restart_adds_nothing_twice(
 
 def forget_last_commit(out: Path) -> None:
     commits = out / "checkpoint" / "commits"
-    last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
+    last = max(
+        (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+    )
     last.unlink()
     (commits / f".{last.name}.crc").unlink(missing_ok=True)
 

@@ -151,7 +151,9 @@ class Writing:
         for each in reported:
             operators, times = each.get("stateOperators"), each.get("eventTime")
             if isinstance(operators, list):
-                self.late_groups += sum(one.get("numRowsDroppedByWatermark", 0) for one in operators)
+                self.late_groups += sum(
+                    one.get("numRowsDroppedByWatermark", 0) for one in operators
+                )
             if isinstance(times, dict):
                 self.complete_until = times.get("watermark", self.complete_until)
 

@@ -1,9 +1,9 @@
 """The directory of the windows: what the next run needs of the ones before it.
 
-    windowing.json    what the windows are, as the first run was told
-    checkpoint/       Spark's log and state of the query: open windows, watermark, place in the stream
-    table/batch=<n>/  the windows that batch n has written, as Parquet
-    closing/          a marker, if a run has closed all windows
+windowing.json    what the windows are, as the first run was told
+checkpoint/       Spark's log and state of the query: open windows, watermark, place in the stream
+table/batch=<n>/  the windows that batch n has written, as Parquet
+closing/          a marker, if a run has closed all windows
 """
 
 import json

@@ -54,9 +54,7 @@ def windows_per_point(first_s: int, last_s: int, window_s: int) -> int:
     return -(-count // POINTS_MAX)
 
 
-def points_of(
-    table: DataFrame, windowing: Windowing, first_s: int, together: int
-) -> pd.DataFrame:
+def points_of(table: DataFrame, windowing: Windowing, first_s: int, together: int) -> pd.DataFrame:
     """Rows `at`, `key`, `events` (the mean of a window) and `mean`, for the largest groups.
 
     A window without events counts as 0, so that the area below a line is the number of events.
