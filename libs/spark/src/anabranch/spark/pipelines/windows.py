@@ -15,7 +15,7 @@ batch: the transaction is found committed, and the part of the table is replaced
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,8 @@ from anabranch.spark.pipelines.queries import await_end, triggered
 from anabranch.spark.pipelines.windowing.aggregates import Windowing, told, windows_of
 from anabranch.spark.pipelines.windowing.directory import CLOSING_SCHEMA, Directory
 from anabranch.spark.pipelines.windowing.plot import plot_windows
+
+_DROPPED = "numRowsDroppedByWatermark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +90,9 @@ class Arguments:
 class Report:
     """This run, and the whole table (`table_…`).
 
-    `events`: those in the windows that this run wrote. `late_groups`: groups of a batch whose events
-    came after their window had been written, and are in no window. `complete_until`: windows that
-    end up to then are written.
+    `events`: those in the windows that this run wrote. `late_groups`: groups whose events came
+    after their window had been written, so that they are in no window. `complete_until`: windows
+    that end up to then are written.
     """
 
     table: str
@@ -117,7 +119,6 @@ class Writing:
     events: int = 0
     late_groups: int = 0
     complete_until: str = ""
-    _batches: set[int] = field(default_factory=set)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write the windows of a batch to the table, then to the stream. Safe to repeat."""

@@ -1,1 +1,1 @@
-"""Parts of the pipeline `windows`."""
+"""What the pipeline `windows` does with windows: their columns, directory and plot."""

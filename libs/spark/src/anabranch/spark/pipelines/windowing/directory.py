@@ -1,7 +1,7 @@
 """The directory of the windows: what the next run needs of the ones before it.
 
 windowing.json    what the windows are, as the first run was told
-checkpoint/       Spark's log and state of the query: open windows, watermark, place in the stream
+checkpoint/       Spark's log and state of the query: place in the stream, open windows
 table/batch=<n>/  the windows that batch n has written, as Parquet
 closing/          a marker, if a run has closed all windows
 """
