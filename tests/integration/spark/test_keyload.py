@@ -69,11 +69,11 @@ def test_parts_halve_the_load_within_one_cell_and_can_be_made(
         assert sum(halves) == each.bytes
         assert abs(halves[0] - halves[1]) <= max(cells.values())
     assert Path(report.plots[0]).stat().st_size > 0
-    assert running.run(lambda client: count(client)) == 2
+    assert running.run(count) == 2
 
     applied = keyload.run(session, dataclasses.replace(asked, apply=True), SILENT)
     assert applied.applied
-    assert running.run(lambda client: count(client)) == 4
+    assert running.run(count) == 4
     again = keyload.run(session, asked, SILENT)
     bounds = [(part.start, part.end) for each in report.segments for part in each.parts]
     assert [(each.key_start, each.key_end) for each in again.segments] == bounds

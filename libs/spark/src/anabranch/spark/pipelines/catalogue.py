@@ -48,6 +48,11 @@ CATALOGUE = (
         "flight_delays",
         "Turn the flights of the demo into a table of delays per hour and two plots.",
     ),
+    Row(
+        "flight-year",
+        "flight_year",
+        "Archive, count by windows and audit the flights of the demo.",
+    ),
 )
 
 

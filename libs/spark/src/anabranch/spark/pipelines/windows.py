@@ -128,8 +128,8 @@ class Writing:
             assert found is not None
             if not found[0]:
                 return
-            path = self.directory.batch(number).resolve().as_uri()
-            windows.orderBy("window_start", "key").coalesce(1).write.mode("overwrite").parquet(path)
+            part = windows.orderBy("window_start", "key").coalesce(1)
+            part.write.mode("overwrite").parquet(self.directory.batch(number))
             if self.windowing.to is not None:
                 self._tell(windows, number)
         finally:

@@ -41,9 +41,9 @@ class Directory:
         """Whether a run has begun to close all windows."""
         return any(self.closing.glob("*.json"))
 
-    def batch(self, number: int) -> Path:
-        """The part of the table that one batch replaces."""
-        return self.table / f"batch={number:010d}"
+    def batch(self, number: int) -> str:
+        """The URL of the part of the table that one batch replaces."""
+        return f"{self.table.resolve().as_uri()}/batch={number:010d}"
 
     def begin(self, windowing: Windowing) -> None:
         """Create the directories. Raises InvalidRequest if an earlier run had other windows."""
