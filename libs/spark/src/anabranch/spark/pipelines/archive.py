@@ -54,7 +54,7 @@ class Arguments:
     max_bytes: int | None = argument("about the most stored bytes of a batch", default=None)
     max_rows: int | None = argument("about the most events of a batch", default=None)
     reader_group: str | None = argument(
-        "scope/group that releases what is archived, for consumption retention", default=None
+        "scope/group that releases archived events, for consumption retention", default=None
     )
     compact: bool = argument("then rewrite the small files of closed days", default=False)
     format: str = argument(
@@ -142,7 +142,7 @@ def followed(
 
 
 def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
-    """Archive what the stream has, or follow it until Ctrl-C."""
+    """Archive up to the stream's present tail, or follow the stream until Ctrl-C."""
     events = followed(session, arguments, os.environ)
     if arguments.format != "parquet":
         return _into_table(session, events, arguments, progress)

@@ -7,7 +7,7 @@ POLL_S = 1
 
 
 def triggered(writer: DataStreamWriter, *, follow: bool, every_s: float) -> DataStreamWriter:
-    """What there is now, or batches at a pace."""
+    """One run to the present tail, or a batch at every interval."""
     if follow:
         return writer.trigger(processingTime=f"{every_s} seconds")
     return writer.trigger(availableNow=True)
