@@ -76,6 +76,7 @@ def of_stream(cluster: ClusterThread) -> Windows:
     found: Windows = {}
     for at_ms, key, payload in cluster.run(read):
         told = json.loads(payload)
+        assert key is not None
         assert key == told["key"]
         assert (at_ms, key) not in found
         found[at_ms, key] = (told["events"], told["bytes"], told["value_sum"] or 0)

@@ -43,8 +43,10 @@ async def run_year(
     stream: str, endpoints: Path, tier2_url: str, out: Path, tell: Tell
 ) -> YearOutcome:
     """Archive the stream, count departures per hour and audit tier 2, while the cluster runs."""
-    words = ("--stream", stream, "--nats", str(endpoints), "--tier2", tier2_url)
-    words += ("--to", DEPARTURES, "--out", str(out))
+    words = (
+        "--stream", stream, "--nats", str(endpoints), "--tier2", tier2_url,
+        "--to", DEPARTURES, "--out", str(out),
+    )  # fmt: skip
     return year_of(await _run(YEAR_PROGRAM, words, out / YEAR_LOG, tell))
 
 

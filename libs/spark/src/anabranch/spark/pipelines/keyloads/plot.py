@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from anabranch.spark.pipelines.keyloads.shares import Cell, Divided
 BARS = 256
 """Cells are drawn together, so that each bar is wide enough to be seen."""
 _KB = 1000
-Loads = np.ndarray[tuple[int], np.dtype[np.float64]]
+Loads = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def plot_load(
@@ -55,4 +56,4 @@ def summed(
     count = min(BARS, 2**bits)
     numbers = [cell.number * count >> bits for cell in cells]
     loads = [cell.events if by_events else cell.bytes / _KB for cell in cells]
-    return np.bincount(numbers, loads, minlength=count)
+    return np.bincount(numbers, loads, minlength=count).astype(np.float64)

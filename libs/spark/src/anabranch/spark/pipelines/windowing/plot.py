@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -96,7 +96,7 @@ def _lines(axes: Axes, points: pd.DataFrame, column: str) -> None:
         axes.plot(drawn["at"], drawn[column], color=colour, linewidth=1.2)
         if len(drawn):
             last = drawn.iloc[-1]
-            at = float(axes.convert_xunits(last["at"]))
+            at = float(date2num(last["at"]))  # type: ignore[no-untyped-call]
             ends.append(End(at, float(last[column]), str(key), colour))
     if column == "events":
         axes.set_ylim(bottom=0)
