@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -16,13 +17,14 @@ from pathlib import Path
 
 from anabranch.cli.demo.check import RowSum
 from anabranch.cli.demo.outcome import SparkOutcome, YearOutcome
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import DirectoryUnusable, Unavailable
 
 PROGRAM = "anabranch.spark.pipelines.flight_delays"
 YEAR_PROGRAM = "anabranch.spark.pipelines.flight_year"
 PIPELINE_S_MAX = 300.0
 LOG = "pipeline.log"
-YEAR_LOG = "pipeline-year.log"
+YEAR = "year"
+"""The directory of the archive, the windows and the audit, below that of all results."""
 DEPARTURES = "demo/departures"
 FINDINGS = 3
 """The exit code of a pipeline whose report has findings."""
@@ -42,12 +44,37 @@ async def run_pipeline(stream: str, tier2_url: str, out: Path, tell: Tell) -> Sp
 async def run_year(
     stream: str, endpoints: Path, tier2_url: str, out: Path, tell: Tell
 ) -> YearOutcome:
-    """Archive the stream, count departures per hour and audit tier 2, while the cluster runs."""
+    """Archive the stream, count departures per hour and audit tier 2, while the cluster runs.
+
+    Replaces the results of an earlier demo. Raises as `_run`, and DirectoryUnusable.
+    """
+    year = out / YEAR
+    await asyncio.to_thread(make_fresh, year)
     words = (
         "--stream", stream, "--nats", str(endpoints), "--tier2", tier2_url,
-        "--to", DEPARTURES, "--out", str(out),
+        "--to", DEPARTURES, "--out", str(year),
     )  # fmt: skip
-    return year_of(await _run(YEAR_PROGRAM, words, out / YEAR_LOG, tell))
+    return year_of(await _run(YEAR_PROGRAM, words, year / LOG, tell))
+
+
+def make_fresh(year: Path) -> None:
+    """Create the directory, without the results of an earlier demo, whose stream is gone.
+
+    Raises DirectoryUnusable for a directory that no demo has made.
+    """
+    try:
+        if year.exists():
+            if not (year / LOG).is_file():
+                raise DirectoryUnusable(
+                    "the demo would replace a directory that is not its own",
+                    remedy="name another --out", path=str(year),
+                )  # fmt: skip
+            shutil.rmtree(year)
+        year.mkdir()
+    except OSError as error:
+        raise DirectoryUnusable(
+            "results cannot be written", path=str(year), cause=error.strerror or str(error)
+        ) from error
 
 
 async def _run(program: str, words: Sequence[str], log: Path, tell: Tell) -> bytes:
