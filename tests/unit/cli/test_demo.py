@@ -32,10 +32,10 @@ from anabranch.cli.demo.report.page import Result, are_right
 from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.sensors import Sensors
 from anabranch.cli.demo.source import Row
-from anabranch.cli.demo.spark_reading import outcome_of, run_pipeline, year_of
+from anabranch.cli.demo.spark_reading import make_fresh, outcome_of, run_pipeline, year_of
 from anabranch.cli.demo.writing import crash_rows
 from anabranch.cli.records import Record
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import DirectoryUnusable, Unavailable
 from kit.client_bench import STREAM
 from kit.http_sessions import both_sessions
 
@@ -282,6 +282,17 @@ def test_the_report_of_the_pipeline_is_understood() -> None:
         {"events": 3, "row_sum": 9, "not_flights": 0, "parquet_rows": 2, "plots": ["a.png"]}
     )
     assert outcome_of(told.encode()) == SparkOutcome(RowSum(3, 9), 2, (Path("a.png"),))
+
+
+def test_the_results_of_an_earlier_demo_are_replaced_and_no_others(tmp_path: Path) -> None:
+    year = tmp_path / "year"
+    make_fresh(year)
+    (year / "archive").mkdir()
+    with pytest.raises(DirectoryUnusable, match="not its own"):
+        make_fresh(year)
+    (year / "pipeline.log").touch()
+    make_fresh(year)
+    assert list(year.iterdir()) == []
 
 
 def test_the_report_of_the_year_is_what_the_pipeline_prints() -> None:

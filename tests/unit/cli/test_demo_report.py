@@ -62,10 +62,16 @@ def recorded(without_spark: str = "") -> Outcome:
         plan, "2026-01-02 03:04:05Z", 2500,
         writing=Writing(written, days, 2, 0, 1.5), group=GROUP, group_seconds=2.0, tally=tally,
         read_seconds=0.1, http=Comparison(read, 0.2), segments=5, seconds=9.0,
-        year=None if without_spark else YearOutcome(read, 2, 3, 3, (), (Path("out/windows/windows.png"),), 4.0),
+        year=None if without_spark else YearOutcome(read, 2, 3, 3, (), (Path("windows.png"),), 4.0),
         spark=None if without_spark else SparkOutcome(read, 7, (Path("out/delay.png"),), 3.0),
         pictures=[Picture(Path("out/group_lag.png"), 'The lag of <the "group">')],
     )  # fmt: skip
+
+
+def test_pictures_in_folders_below_the_page_are_found_from_there() -> None:
+    pictures = [Picture(Path("/out/year/windows/windows.png"), "windows")]
+    found = html_of(replace(page(recorded()), pictures=pictures), Path("/out"))
+    assert 'src="year/windows/windows.png"' in found
 
 
 def page(outcome: Outcome, failure: Failure | None = None) -> Page:
