@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,7 +201,7 @@ def test_all_readers_must_agree_with_the_written_events() -> None:
     ],
 )
 def test_an_archive_windows_or_an_audit_that_is_not_whole_fails(
-    changes: dict[str, object],
+    changes: dict[str, Any],
 ) -> None:
     right = summed(1, 0)
     found = outcome(right, right)

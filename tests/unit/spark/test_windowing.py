@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -39,7 +40,7 @@ def test_only_a_value_adds_its_columns() -> None:
         ({"close": True, "follow": True}, "contradict"),
     ],
 )
-def test_what_is_no_window_is_refused(changes: dict[str, object], text: str) -> None:
+def test_what_is_no_window_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
         dataclasses.replace(ASKED, **changes).windowing()
 

@@ -183,17 +183,18 @@ def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Repo
     directory.begin(windowing)
     writing = Writing(arguments, windowing, directory, where, progress)
     progress.phase("aggregating")
-    _query(session, writing)
     if arguments.close and not directory.is_closed:
+        if arguments.max_bytes is not None:
+            _query(session, writing)
         directory.close()
-        _query(session, writing)
+    _query(session, writing)
     progress.phase("drawing")
     return _report(session, writing)
 
 
 def _query(session: SparkSession, writing: Writing) -> None:
     arguments, directory = writing.arguments, writing.directory
-    # The marker ends the windows of all events that come in later batches: let there be only one.
+    # The marker makes the events of later batches late, so that there may be only one batch.
     max_bytes = None if directory.is_closed else arguments.max_bytes
     events = followed(session, writing.windowing.stream, writing.where, max_bytes, directory)
     writer = (
