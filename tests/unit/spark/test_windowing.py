@@ -10,7 +10,12 @@ import pytest
 from anabranch.common.errors import InvalidRequest
 from anabranch.spark.pipelines.windowing.aggregates import KEYS, VALUES, path_of
 from anabranch.spark.pipelines.windowing.directory import Directory
-from anabranch.spark.pipelines.windowing.plot import POINTS_MAX, filled, windows_per_point
+from anabranch.spark.pipelines.windowing.plot import (
+    POINTS_MAX,
+    filled,
+    length_text,
+    windows_per_point,
+)
 from anabranch.spark.pipelines.windows import Arguments, Report, summary
 
 ASKED = Arguments(stream="demo/flights", out=Path("out"))
@@ -70,6 +75,12 @@ def test_a_line_has_a_bounded_number_of_points() -> None:
     assert windows_per_point(0, 0, HOUR_S) == 1
     assert windows_per_point(0, (POINTS_MAX - 1) * HOUR_S, HOUR_S) == 1
     assert windows_per_point(0, POINTS_MAX * HOUR_S, HOUR_S) == 2
+
+
+def test_a_length_has_the_largest_unit() -> None:
+    assert [length_text(each) for each in (172_800, 5400, 7200, 61)] == [
+        "2 d", "90 min", "2 h", "61 s",
+    ]  # fmt: skip
 
 
 def test_points_without_events_count_as_none_and_have_no_mean() -> None:

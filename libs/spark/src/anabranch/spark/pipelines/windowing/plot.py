@@ -32,7 +32,7 @@ def plot_windows(table: DataFrame, windowing: Windowing, path: Path) -> Path:
         note = f"A point is the mean of {named}. The times are UTC."
         if points["key"].nunique() >= GROUPS_MAX:
             note += f" The {GROUPS_MAX} groups with most events are drawn."
-        length = pd.Timedelta(seconds=windowing.window_s)
+        length = length_text(windowing.window_s)
         entitle(every[0], f"Events of {windowing.stream} per window of {length}, {by}", note)
         _lines(every[0], points, "events")
         every[0].set_ylabel("Events per window")
@@ -46,6 +46,14 @@ def plot_windows(table: DataFrame, windowing: Windowing, path: Path) -> Path:
         every[-1].xaxis.set_major_formatter(formatter)
         every[-1].set_xlabel("Event time (start of the window)")
     return path
+
+
+def length_text(seconds: int) -> str:
+    """A length in the largest unit of which it is a multiple."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def windows_per_point(first_s: int, last_s: int, window_s: int) -> int:
