@@ -1,7 +1,7 @@
 """Packs the environment of Spark's executors, by the commands that docs/spark.md lists.
 
-The archive holds the project's wheels and the packages that tasks import. It holds no PySpark, which
-the workers bring, and no interpreter: Python finds the packages through PYTHONPATH.
+The archive holds the project's wheels and the packages that tasks import. It holds no PySpark,
+which the workers bring, and no interpreter: Python finds the packages through PYTHONPATH.
 """
 
 import sys

@@ -17,13 +17,13 @@ FROM_STORES = ("streams", "segments", "epochs", "transactions", "reader_groups")
 
 def places(_: Iterator[int]) -> Iterator[tuple[str, str, str]]:
     """Where a task finds the project and PySpark, and its directory."""
-    import os
+    from pathlib import Path
 
     import pyspark
 
     import anabranch.spark.source
 
-    yield anabranch.spark.source.__file__, pyspark.__file__, os.getcwd()
+    yield anabranch.spark.source.__file__, pyspark.__file__, str(Path.cwd())
 
 
 def sums(events: DataFrame) -> list[int]:
