@@ -12,12 +12,11 @@ from anabranch.spark.pipelines import replay as replay_pipeline
 from kit.spark_cluster import programs
 from kit.spark_cluster.far import EVENTS, SEGMENTS, SOURCE, Far, payload
 from kit.spark_cluster.standalone import HOME, WORKERS, Standalone
-from kit.spark_cluster.submitting import Submitter, ended
-from kit.spark_sink.calls import await_file
+from kit.spark_cluster.submitting import Submitter, await_file, ended, said
 from tidy.source import ROOT
 
 READ_ALL = Path(programs.__path__[0], "read_all.py")
-COPY = Path(programs.__path__[0], "copy.py")
+COPY = Path(programs.__path__[0], "copy_stream.py")
 STORED = sorted(payload(number) for number in range(EVENTS))
 SUMS = [EVENTS, sum(map(crc32, STORED))]
 
@@ -46,12 +45,12 @@ def test_a_query_copies_each_event_once_although_an_executor_is_killed_in_the_mi
     target = far.create("far/copied")
     places = (SOURCE, target, str(tmp_path / "checkpoint"), str(tmp_path))
     with far.submit.running(COPY, far.streams.nats_url, *places) as process:
-        await_file(tmp_path / "held")
+        await_file(tmp_path / "held", process)
         task = int((tmp_path / "held").read_text())
         os.kill(far.spark.executor_of(task), signal.SIGKILL)
         (tmp_path / "go").touch()
-        code, _, errors = ended(process)
-    assert code == 0, errors[-4000:]
+        code, out, errors = ended(process)
+    assert code == 0, said(out, errors)
     assert far.events(target) == STORED
 
 
@@ -75,9 +74,9 @@ def test_executors_without_the_package_fail_with_a_line_that_names_it(
     spark: Standalone, far: Far, tmp_path: Path
 ) -> None:
     bare = Submitter(spark, None, tmp_path)
-    code, _, errors = bare.outcome(READ_ALL, far.streams.nats_url, far.tier2, SOURCE)
+    code, *texts = bare.outcome(READ_ALL, far.streams.nats_url, far.tier2, SOURCE)
     assert code != 0
-    assert "No module named 'anabranch'" in errors
+    assert "No module named 'anabranch'" in said(*texts)
 
 
 async def flush(client: Client) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from kit.release.build import build_all
 from kit.release.steps import perform
+from kit.spark_cluster.standalone import PYTHON
 from tidy.source import ROOT
 
 ARCHIVE = "environment.tar.gz"
 WITH_DEPENDENCIES = ("anabranch-client[arrow,zstd]", "anabranch-common[objects]", "pandas<3")
-WITHOUT_PYSPARK = ("anabranch-spark",)
-EXCLUDED = ("--exclude=__pycache__", "--exclude=tests", "--exclude=./bin")
+WITHOUT_PYSPARK = ("--no-deps", "anabranch-spark")
+EXCLUDED = ("--exclude=__pycache__", "--exclude=./pip", "--exclude=./setuptools")
 
 
 def pack(directory: Path) -> Path:
@@ -25,11 +26,13 @@ def pack(directory: Path) -> Path:
     Raises StepFailed if a command fails, for example because the package index is unreachable.
     """
     wheels = build_all(ROOT, directory / "dist")
-    environment = directory / "environment"
+    environment = directory / "packed"
+    perform((sys.executable, "-m", "venv", environment), directory)
     _install(wheels, environment, WITH_DEPENDENCIES)
-    _install(wheels, environment, ("--no-deps", *WITHOUT_PYSPARK))
+    _install(wheels, environment, WITHOUT_PYSPARK)
     archive = directory / ARCHIVE
-    perform(("tar", *EXCLUDED, "-czf", archive, "-C", environment, "."), directory, GZIP="-1")
+    packages = environment / "lib" / PYTHON / "site-packages"
+    perform(("tar", *EXCLUDED, "-czf", archive, "-C", packages, "."), directory, GZIP="-1")
     return archive
 
 
@@ -37,8 +40,8 @@ def _install(wheels: Sequence[Path], environment: Path, requirements: Sequence[s
     pins = environment.parent / "constraints.txt"
     pins.write_text("".join(f"{line}\n" for line in _installed()))
     options = ("--quiet", "--disable-pip-version-check", "--find-links", wheels[0].parent)
-    command = (sys.executable, "-m", "pip", "install", *options, "--constraint", pins)
-    perform((*command, "--target", environment, *requirements), environment.parent)
+    pip = (environment / "bin/python", "-m", "pip", "install")
+    perform((*pip, *options, "--constraint", pins, *requirements), environment.parent)
 
 
 def _installed() -> list[str]:

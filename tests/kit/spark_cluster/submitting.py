@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ from kit.infra import LOOPBACK
 from kit.spark_cluster.standalone import CORES, HOME, PYTHON, WORKERS, Standalone, end_group
 
 PROGRAM_S_MAX = 300.0
-SHOWN_CHARACTERS_MAX = 6000
+SHOWN_CHARACTERS_MAX = 4000
+LOOK_EVERY_S = 0.05
 
 
 class Submitter:
@@ -27,7 +29,7 @@ class Submitter:
     def run(self, program: Path, *words: str) -> dict[str, Any]:
         """The last line that a program prints, as JSON. An assertion fails unless it ends well."""
         code, out, errors = self.outcome(program, *words)
-        assert code == 0, f"{program.name} ended with {code}: {errors[-SHOWN_CHARACTERS_MAX:]}"
+        assert code == 0, f"{program.name} ended with {code}: {said(out, errors)}"
         found: dict[str, Any] = json.loads(out.splitlines()[-1])
         return found
 
@@ -72,6 +74,20 @@ class Submitter:
         return {
             **cluster, "PATH": f"{own}{os.pathsep}{cluster['PATH']}", "PYSPARK_PYTHON": PYTHON,
         }  # fmt: skip
+
+
+def await_file(path: Path, process: "subprocess.Popen[str]") -> None:
+    """Wait until the program, or one of its tasks, has made the file."""
+    deadline = time.monotonic() + PROGRAM_S_MAX  # noqa: TID251 - a real process
+    while not path.exists():
+        assert process.poll() is None, said(*ended(process)[1:])
+        assert time.monotonic() < deadline, f"{path} does not appear"  # noqa: TID251
+        time.sleep(LOOK_EVERY_S)  # noqa: TID251 - a real process
+
+
+def said(out: str, errors: str) -> str:
+    """The ends of what a program printed: `spark-submit` passes a traceback on as output."""
+    return f"{errors[-SHOWN_CHARACTERS_MAX:]}\n{out[-SHOWN_CHARACTERS_MAX:]}"
 
 
 def packed_options(archive: Path) -> tuple[str, ...]:
