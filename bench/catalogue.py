@@ -36,7 +36,9 @@ from bench.workloads.w8_transactions import Transactions
 from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
-from bench.workloads.w13_spark import SparkRead
+from bench.workloads.w13_follow import SparkFollow
+from bench.workloads.w13_spark import SegmentsRead, SparkRead
+from bench.workloads.w13_spark_sink import SparkWrite
 from bench.workloads.w14_control import HeavyOperations, LightOperations
 from bench.workloads.w15_scale import ScaleUnderLoad
 from bench.workloads.w16_start import ControllerStart
@@ -100,14 +102,22 @@ def _brokers_apart(kafka: KafkaPrograms | None) -> list[KafkaApart]:
     return [KafkaApart(kafka, synced=synced) for synced in (False, True)] if kafka else []
 
 
+def in_spark(left_out: frozenset[str]) -> tuple[Workload, ...]:
+    """The workloads of Spark, each with a session of its own."""
+    return (
+        SparkRead("W13 tier 2", "tier2", left_out),
+        SparkRead("W13 stores", "stores", left_out),
+        SegmentsRead("W13 segments, tier 2", "tier2", left_out),
+        SegmentsRead("W13 segments, stores", "stores", left_out),
+        SparkFollow(left_out),
+        SparkWrite(left_out),
+    )
+
+
 def workloads(names: Sequence[str]) -> list[Workload]:
     """The named workloads in the order given; most have parts. Raises InvalidRequest."""
     once = frozenset({FLUSH_OFF, *APARTS, Disk(WINDOW_BYTES, 0).label.settings})
     over_http: tuple[Workload, ...] = (GatewayPost(once), GatewayGet(once), DirectWriters(once))
-    in_spark: tuple[Workload, ...] = (
-        SparkRead("W13 tier 2", "tier2", once),
-        SparkRead("W13 stores", "stores", once),
-    )
     known: dict[str, tuple[Workload, ...]] = {
         "W1": (MaxWrite(APARTS), SteadyWrite()),
         "W3": (OneAwaited(once), BusyAwaited(once)),
@@ -120,7 +130,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W10": (IdleSegments(), SpreadSegments()),
         "W11": (OpenAfterKill(),),
         "W12": over_http,
-        "W13": in_spark,
+        "W13": in_spark(once),
         "W14": (LightOperations(FLUSH_OFF), HeavyOperations(FLUSH_OFF)),
         "W15": (ScaleUnderLoad(FLUSH_OFF),),
         "W16": (ControllerStart(FLUSH_OFF),),

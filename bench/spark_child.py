@@ -2,8 +2,9 @@
 
     python -m bench.spark_child
 
-A line in is a request: the format, its options, and whether to take the time or to check. A line
-out is the answer. The process ends with its input.
+A line in is a request: the format, its options, and whether to take the time, to check or to plan;
+or to start, await or stop a streaming query. A line out is the answer. The process ends with its
+input.
 """
 
 import json
@@ -21,6 +22,7 @@ from anabranch.spark.options.columns import DEFAULT
 from anabranch.spark.reading.schema import schema_of
 from anabranch.spark.session import local_session
 from bench.clock import SystemStopwatch
+from bench.spark_follow import FollowedStream
 
 READY_FORMAT = "ready_batches"
 READY_SUFFIX = ".arrows"
@@ -54,12 +56,21 @@ class _ReadyReader(DataSourceReader):
 
 
 def answer(spark: SparkSession, request: Mapping[str, object]) -> dict[str, object]:
-    """Read everything once → seconds, events and bytes, or the sum of checksums."""
+    """Read everything once → seconds, events and bytes, or the sum of checksums; or only plan it
+    → seconds and partitions.
+
+    With `write`: write so many events of `event_bytes` → seconds, or the sum of their checksums.
+    """
     options = request["options"]
     assert isinstance(options, dict)
+    if "write" in request:
+        return _written(spark, request, options)
     clock = SystemStopwatch()
     begun = clock.now()
     events = spark.read.format(str(request["format"])).options(**options).load()
+    if request.get("plan"):
+        partitions = events.rdd.getNumPartitions()
+        return {"seconds": clock.now() - begun, "partitions": partitions}
     if request["check"]:
         found = events.selectExpr("count(*) AS events", "sum(crc32(event)) AS sum").first()
         assert found is not None
@@ -69,13 +80,60 @@ def answer(spark: SparkSession, request: Mapping[str, object]) -> dict[str, obje
     return {"seconds": clock.now() - begun, "events": found["events"], "bytes": found["bytes"]}
 
 
+class Session:
+    """Answers requests. State: the query that follows a stream, if there is one."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._followed: FollowedStream | None = None
+
+    def answer(self, request: Mapping[str, object]) -> dict[str, object]:
+        """The answer to a read, or to a request about a streaming query."""
+        match request.get("follow"):
+            case None:
+                return answer(self._spark, request)
+            case "start":
+                options = request["options"]
+                assert isinstance(options, dict)
+                clock = SystemStopwatch()
+                self._followed = FollowedStream(self._spark, str(request["format"]), options, clock)
+                return {}
+        assert self._followed is not None, "no query is running"
+        if request["follow"] == "wait":
+            events = request["events"]
+            assert isinstance(events, int)
+            return self._followed.wait(events)
+        self._followed.stop()
+        self._followed = None
+        return {}
+
+
+def _written(
+    spark: SparkSession, request: Mapping[str, object], options: dict[str, str]
+) -> dict[str, object]:
+    size = int(str(request["event_bytes"]))
+    event = (
+        f"encode(rpad(concat('event ', id, ' '), {size}, 'abcdefghijklmnopqrstuvwxyz'), 'utf-8')"
+    )
+    rows = spark.range(int(str(request["write"]))).selectExpr(f"{event} AS event")
+    if request["check"]:
+        found = rows.selectExpr("sum(crc32(event)) AS sum").first()
+        assert found is not None
+        return {"sum": found["sum"]}
+    clock = SystemStopwatch()
+    begun = clock.now()
+    rows.write.format(str(request["format"])).mode("append").options(**options).save()
+    return {"seconds": clock.now() - begun}
+
+
 def serve(requests: TextIO, answers: TextIO) -> None:
     with local_session("bench") as spark:
         spark.dataSource.register(ReadyBatches)
+        session = Session(spark)
         answers.write("ready\n")
         answers.flush()
         for line in requests:
-            answers.write(json.dumps(answer(spark, json.loads(line))) + "\n")
+            answers.write(json.dumps(session.answer(json.loads(line))) + "\n")
             answers.flush()
 
 

@@ -1,4 +1,4 @@
-"""A pipeline that kills its own process at a point of its work, for tests of what it leaves behind.
+"""A pipeline that kills its own process at a point of its work, for tests of its leftovers.
 
     python -m kit.dying_pipeline POINT PIPELINE [argument…]
 

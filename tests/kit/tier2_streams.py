@@ -61,8 +61,9 @@ def tier_two(
         return storage
     changes = tuple(
         _segment(
-            storage, number, extents, (starts or {}).get(number, 0), incarnation,
-            (times or {}).get(number, [BASE_MS] * sum(map(len, extents))),
+            storage, number, extents, start=(starts or {}).get(number, 0),
+            incarnation=incarnation,
+            times=(times or {}).get(number, [BASE_MS] * sum(map(len, extents))),
         )
         for number, extents in segments.items()
     )  # fmt: skip
@@ -113,6 +114,7 @@ def _segment(
     storage: MemoryChunkStorage,
     number: int,
     extents: Sequence[Sequence[bytes]],
+    *,
     start: int,
     incarnation: int,
     times: Sequence[int],

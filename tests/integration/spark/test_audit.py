@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from anabranch.cli.demo.flights import flights, table_path
 from anabranch.client import Client
 from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.names import stream_ref
+from anabranch.common.model.names import parse_segment_name, stream_ref
 from anabranch.common.tier2.manifest import SegmentChange
 from anabranch.common.tier2.streams import stream_object_name
 from anabranch.spark.pipelines.audit import PIPELINE, Arguments, run
@@ -222,7 +222,7 @@ def test_the_report_says_what_to_do_and_tells_the_frame_of_damage(
     text = as_text(PIPELINE, report)
     assert "damaged     blocks" in text
     assert f"{name_of('plant/payload')} at {SIZE}: a block's checksum does not match" in text
-    assert "what to do: restore the object that the finding names" in text
+    assert "remedy: restore the object that the finding names" in text
     assert text.endswith("the streams are damaged\n")
     assert PIPELINE.has_findings(report)
     told = json.loads(as_json(report))
@@ -294,7 +294,10 @@ async def fill(client: Client) -> None:
     async with client.reader(stream, until_tail=True) as reader:
         for _ in range(700):
             await anext(reader)
-        cut = {name: at.offset for name, at in reader.positions().items()}
+        positions = reader.positions()
+        cut: dict[int, int] = {
+            parse_segment_name(name)[1]: at.offset for name, at in positions.items()
+        }
     await client.streams.truncate(stream, cut)
     await client.cluster.flush_to_tier2()
 
@@ -311,5 +314,5 @@ def test_a_year_of_flights_with_scales_truncation_and_transactions_is_healthy(
     assert by_name["transactions"].examined > 0
     assert by_name["sizes"].examined > 0
     assert by_name["epochs"].examined > 2
-    assert by_name["keys"].examined == report.events
+    assert 0 < by_name["keys"].examined <= report.events, "some flights have no key"
     assert [Path(plot).is_file() for plot in report.plots] == [True]

@@ -23,11 +23,6 @@ from kit.spark_sink.faults import FAULT_DIR, FaultyDataSource
 TASKS = 4
 SETTINGS = {
     "spark.executor.memory": "600m",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.minTaskRuntime": "2s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
@@ -58,9 +53,8 @@ class Driver:
         ).selectExpr(f"'{request['tag']}' AS tag", "id")
         told = _driver_known(request)
         chosen = rows.selectExpr(*request.get("columns", _columns("tag", "id")))
-        chosen.write.format(request["format"]).mode(request.get("mode", "append")).options(
-            **told
-        ).save(request["stream"])
+        writer = chosen.write.format(request["format"]).mode(request.get("mode", "append"))
+        writer.options(**told).save(request["stream"])
         return {}
 
     def _query(self, request: Mapping[str, Any]) -> dict[str, object]:
@@ -96,7 +90,8 @@ class Driver:
             .option("latestFirst", False)
             .load(request["input"])
         )
-        rows = _parted(lines.selectExpr("'f' AS tag", "value AS id"))
+        tasks = request.get("tasks", TASKS)
+        rows = _parted(lines.selectExpr("'f' AS tag", "value AS id"), tasks)
         return (
             rows.writeStream.format(request["format"])
             .options(**_driver_known(request))
@@ -106,8 +101,8 @@ class Driver:
         )
 
 
-def _parted(rows: DataFrame) -> DataFrame:
-    return rows.repartition(TASKS).selectExpr(*_columns("tag", "id"))
+def _parted(rows: DataFrame, tasks: int) -> DataFrame:
+    return rows.repartition(tasks).selectExpr(*_columns("tag", "id"))
 
 
 def _columns(tag: str, row: str) -> list[str]:

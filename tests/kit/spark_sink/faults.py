@@ -24,7 +24,7 @@ from anabranch.spark.writing.source import BatchSink, MicroBatchSink
 
 FORMAT = "faulty"
 GATE_LOOKS_MAX = 3000
-HANGING_S = 30.0
+TWICE = "two attempts write"
 IN_FLUSH_S = 0.004
 FAULT, FAULT_DIR = "fault", "fault_dir"
 REACHED, OPEN = "reached", "open"
@@ -86,8 +86,6 @@ class Faults:
             raise Unavailable("a fault of the test")
         if self.strikes("exit after flush"):
             os._exit(1)
-        if self.strikes("hang after flush"):
-            time.sleep(HANGING_S)  # noqa: TID251  # another attempt of the task overtakes it
 
     # --- on the driver ----------------------------------------------------------------------
 
@@ -115,7 +113,10 @@ class FaultyBatchSink(BatchSink):
         self._faults = faults
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        message = super().write(self._faults.around(iterator))
+        rows = list(self._faults.around(iterator)) if self._faults.name == TWICE else None
+        message = super().write(self._faults.around(iterator) if rows is None else iter(rows))
+        if rows and self._faults.strikes(TWICE):  # as a speculative attempt, which Spark drops
+            super().write(iter(rows))
         self._faults.after_write()
         return message
 
@@ -133,7 +134,10 @@ class FaultyMicroBatchSink(MicroBatchSink):
         self._faults = faults
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        message = super().write(self._faults.around(iterator))
+        rows = list(self._faults.around(iterator)) if self._faults.name == TWICE else None
+        message = super().write(self._faults.around(iterator) if rows is None else iter(rows))
+        if rows and self._faults.strikes(TWICE):  # as a speculative attempt, which Spark drops
+            super().write(iter(rows))
         self._faults.after_write()
         return message
 

@@ -1,4 +1,4 @@
-"""The manifest of an archive: what is in it, what is swept, and which files are merged."""
+"""The manifest of an archive: its contents, the files that are swept, and those that are merged."""
 
 import zlib
 from collections.abc import Callable, Sequence

@@ -18,6 +18,7 @@ from kit.client_bench import STREAM, Bench, bench, writer_settings
 from kit.fake_segstore import FakeSegment
 from kit.fake_streams import FakeStream
 from kit.scaling import chain, merge, shift, split
+from kit.watermarks import mark_at, store_marks
 
 SENSORS = stream_ref(STREAM)
 ALL = Budget()
@@ -285,6 +286,44 @@ async def test_the_backlog_is_the_number_of_unread_bytes() -> None:
         assert 0 < left < length
         await query.drain()
         assert (await query.follower.backlog(query.offset))[1] == 0
+
+
+async def test_a_batch_has_the_last_watermark_whose_cut_lies_before_its_end() -> None:
+    async with bench(1) as b:
+        query = Query(b, replace(OPTIONS, columns=("event", "watermark")))
+        await query.begin()
+        start = query.offset
+        assert (await query.follower.plan(start, await query.follower.tails(), 1)).watermarks == {}
+        name = b.every_segment()[0].name
+        ends: list[Offset] = []
+        for round_ in range(3):
+            await write(b, str(round_))
+            ends.append(await query.follower.tails())
+            length = len(b.segments[0].data)
+            mark = mark_at(b.every_segment(), {name: length}, lower_ms=1000 * (round_ + 1))
+            store_marks(b.store, b.ref, mark)
+        await write(b, "behind")
+        for round_, end in enumerate([*ends, await query.follower.tails()]):
+            found = (await query.follower.plan(start, end, 1)).watermarks
+            assert found == {SENSORS: 1000 * (min(round_, 2) + 1)}
+
+
+async def test_a_watermark_behind_a_scale_does_not_count_before_it() -> None:
+    async with bench(2) as b:
+        query = Query(b, replace(OPTIONS, columns=("event", "watermark")))
+        await query.begin()
+        start, old = query.offset, b.every_segment()
+        await write(b, "a")
+        end = await query.follower.tails()
+        store_marks(b.store, b.ref, mark_at(old, {}, lower_ms=5))
+        for _ in shift(b):
+            pass
+        new = b.every_segment()[len(old) :]
+        store_marks(b.store, b.ref, mark_at(new, {}, lower_ms=9))
+        assert (await query.follower.plan(start, end, 1)).watermarks == {SENSORS: 5}
+        await write(b, "b")
+        later = await query.follower.tails()
+        assert (await query.follower.plan(start, later, 1)).watermarks == {SENSORS: 9}
 
 
 def add_stream(b: Bench, name: str) -> StreamRef:

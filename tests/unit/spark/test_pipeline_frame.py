@@ -69,7 +69,8 @@ def test_the_source_is_an_argument_else_the_variable() -> None:
 
 
 def test_of_an_error_in_a_task_only_our_own_text_is_shown() -> None:
-    text = "Traceback …\nanabranch.common.errors.not_found.NotFound: no stream a/b; create it\n\tat java"
+    ours = "anabranch.common.errors.not_found.NotFound: no stream a/b; create it"
+    text = f"Traceback …\n{ours}\n\tat java"
     assert shown(text) == "no stream a/b; create it"
     assert shown("[TABLE] is not found") == "[TABLE] is not found"
 

@@ -82,7 +82,7 @@ def test_a_write_that_cannot_be_meant_is_refused(
     streaming: bool, options: dict[str, str], text: str
 ) -> None:
     with pytest.raises(Invalid, match=text) as caught:
-        parsed(streaming, **options)
+        parse_write({**PLACE, **options}, overwrite=False, streaming=streaming)
     assert caught.value.remedy
 
 

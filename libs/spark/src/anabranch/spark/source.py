@@ -66,11 +66,12 @@ class AnabranchDataSource(DataSource):
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
         from anabranch.spark.options.follow import parse_follow
+        from anabranch.spark.reading.schema import schema_of
 
         with told_to_users():
             refuse_old_spark(pyspark.__version__)
-            refuse_other_columns(schema, self.schema())
             options = parse_follow(dict(self.options))
+            refuse_other_columns(schema, schema_of(options.columns))
         from anabranch.spark.following.source import StreamFollower
 
         return StreamFollower(options)

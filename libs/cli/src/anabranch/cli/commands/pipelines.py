@@ -26,7 +26,7 @@ INSTALL = "pip install 'anabranch-spark[java,pipelines]'"
 NEEDED = ("anabranch.spark", "pyspark")
 LIST_S_MAX = 60.0
 SIGNALLED = 128
-COLUMNS = ("pipeline", "what it does")
+COLUMNS = ("pipeline", "does")
 _SHOWN = Shown()
 _HERE = ClusterAddress()
 

@@ -1,8 +1,8 @@
 """How much of a backlog a micro-batch takes: even shares of a budget. Pure.
 
-What one stream or segment does not want goes to the others, so a batch is full as long as there is
-enough anywhere, and a short backlog is taken whole. A budget of at least one byte gives at least
-one byte to the largest backlog; every batch makes progress.
+The share that one stream or segment does not want goes to the others, so a batch is full as long as
+there is enough anywhere, and a short backlog is taken whole. A budget of at least one byte gives at
+least one byte to the largest backlog; every batch makes progress.
 """
 
 from collections.abc import Mapping

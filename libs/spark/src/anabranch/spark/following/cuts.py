@@ -1,4 +1,4 @@
-"""What following asks of the controller: heads, tails, and the runs between two cuts.
+"""The questions of following to the controller: heads, tails, and the runs between two cuts.
 
 Each question about several streams asks up to `AT_ONCE` of them at once.
 """

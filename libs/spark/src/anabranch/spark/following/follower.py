@@ -1,4 +1,4 @@
-"""What a streaming query asks on the driver: where it begins, ends, and what lies between.
+"""The questions of a streaming query on the driver: its start, its ends, and the data between.
 
     initial ──► offset ─latest─► offset ─latest─► …      plan(offset, next offset) ──► partitions
 
@@ -28,6 +28,7 @@ from anabranch.spark.following.cuts import check_incarnation, of_each
 from anabranch.spark.following.limited import Backlog, advanced, skipped
 from anabranch.spark.following.loss import Range, loss_of, range_of, split
 from anabranch.spark.following.offsets import Offset, Point, point_of
+from anabranch.spark.following.watermarks import watermark_at
 from anabranch.spark.options.bounds import AtTime
 from anabranch.spark.options.follow import Budget, FollowOptions
 from anabranch.spark.partitioning import Piece
@@ -182,7 +183,7 @@ class Follower:
             counted: dict[str, tuple[int, int]] = {}
             ranges = [range_of(run) for each in backlogs for run in each.runs]
             for sample in heapq.nlargest(SAMPLES_MAX, ranges, key=lambda each: each.size):
-                with contextlib.suppress(NotFound):  # What is lost is found when it is passed.
+                with contextlib.suppress(NotFound):  # A loss is found when it is passed.
                     info = await self._client.ranges().info(sample.segment)
                     counted[sample.segment] = (info.length, info.event_count)
             limits.append(bytes_of_rows(budget.rows, counted))
@@ -209,15 +210,20 @@ class Follower:
         """
         moved = [stream for stream in end if stream in start and start[stream] != end[stream]]
         found = await of_each(moved, lambda each: self._pieces(each, start[each], end[each]))
+        pieces = [piece for each in found.values() for piece in each]
+        read = [stream for stream in moved if found[stream]]
         return Plan(
-            {stream: end[stream].incarnation for stream in moved if found[stream]},
-            await divide(
-                self._place,
-                [piece for pieces in found.values() for piece in pieces],
-                self._options.division,
-                parallelism,
-            ),
+            {stream: end[stream].incarnation for stream in read},
+            await divide(self._place, pieces, self._options.division, parallelism),
+            await self._watermarks(read, end),
         )
+
+    async def _watermarks(self, streams: Sequence[StreamRef], end: Offset) -> dict[StreamRef, int]:
+        """The watermarks at the end of the micro-batch, if the query has the column."""
+        if "watermark" not in self._options.columns:
+            return {}
+        found = await of_each(streams, lambda each: watermark_at(self._client, each, end[each]))
+        return {stream: mark for stream, mark in found.items() if mark is not None}
 
     async def _pieces(self, stream: StreamRef, start: Point, end: Point) -> list[Piece]:
         """The readable bytes of the stream between two points."""

@@ -25,7 +25,7 @@ CALLS_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a stream holds between two points: the runs of its segments."""
+    """The data of a stream between two points: the runs of its segments."""
 
     stream: StreamRef
     start: Point

@@ -1,7 +1,7 @@
-"""Lets the reader group of a query release what the query has processed.
+"""Lets the reader group of a query release the events that the query has processed.
 
     subscribe ──► the group exists, and holds back retention from the query's start on
-    release(offset of a finished batch) ──► retention may delete what lies before it
+    release(offset of a finished batch) ──► retention may delete events before it
 
 The release waits only until the controller accepts it: a lost one is made up for by the next.
 """

@@ -47,7 +47,7 @@ _log = get_logger(__name__)
 
 
 def budget_of(limit: ReadLimit, options: Budget) -> Budget:
-    """What one batch may take. Spark knows one limit; a second one comes from the options."""
+    """The budget of one batch. Spark knows one limit; a second one comes from the options."""
     match limit:
         case ReadMaxBytes():
             return Budget(limit.max_bytes, options.rows)
@@ -113,7 +113,9 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_to_users():
             begin, stop = parse_offset(start), parse_offset(end)
             plan = self._ask(lambda follower: follower.plan(begin, stop, cores))
-        return [ReadPartition(plan.incarnations, pieces) for pieces in plan.partitions]
+        return [
+            ReadPartition(plan.incarnations, pieces, plan.watermarks) for pieces in plan.partitions
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         with told_to_users():
@@ -172,6 +174,6 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from anabranch.spark.reading.batch import PartitionRead, read
 
         assert isinstance(partition, ReadPartition)
-        how = PartitionRead(self._options.place, self._options.columns)
+        how = PartitionRead(self._options.place, self._options.columns, partition.watermarks)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)

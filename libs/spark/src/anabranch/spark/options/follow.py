@@ -4,7 +4,7 @@ start                  head (default), tail, a time, or positions: where a new q
 max_bytes_per_trigger  about the most stored bytes of a micro-batch
 max_rows_per_trigger   about the most events of a micro-batch
 failOnDataLoss         true (default): the query fails if events that it has not read are gone
-reader_group           scope/group: the subscriber that releases what the query has processed
+reader_group           scope/group: the subscriber that releases the processed events
 """
 
 from dataclasses import dataclass, field

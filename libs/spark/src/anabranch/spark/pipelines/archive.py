@@ -56,7 +56,7 @@ class Arguments:
     max_bytes: int | None = argument("about the most stored bytes of a batch", default=None)
     max_rows: int | None = argument("about the most events of a batch", default=None)
     reader_group: str | None = argument(
-        "scope/group that releases what is archived, for consumption retention", default=None
+        "scope/group that releases archived events, for consumption retention", default=None
     )
     compact: bool = argument("then rewrite the small files of closed days", default=False)
     format: str = argument(
@@ -144,7 +144,7 @@ def followed(
 
 
 def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
-    """Archive what the stream has, or follow it until Ctrl-C."""
+    """Archive up to the stream's present tail, or follow the stream until Ctrl-C."""
     events = followed(session, arguments, os.environ)
     if arguments.format != "parquet":
         return _into_table(session, events, arguments, progress)
@@ -197,7 +197,7 @@ def _report(url: str, archivist: Archivist, swept: int, compacted_files: int) ->
 
 
 def triggered(writer: DataStreamWriter, arguments: Arguments) -> DataStreamWriter:
-    """What there is now, or batches at a pace."""
+    """One run to the present tail, or a batch at every interval."""
     if arguments.follow:
         return writer.trigger(processingTime=f"{arguments.every} seconds")
     return writer.trigger(availableNow=True)

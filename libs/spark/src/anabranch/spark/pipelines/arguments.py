@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
 
 
 def parsed(kind: type[A], namespace: argparse.Namespace) -> A:
-    """The dataclass from what argparse found."""
+    """The dataclass from the namespace of argparse."""
     found = {each.name: getattr(namespace, each.name) for each in fields(typing.cast(Any, kind))}
     return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in found.items()})
 

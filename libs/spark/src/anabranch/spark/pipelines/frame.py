@@ -1,4 +1,4 @@
-"""The frame of all pipelines: what surrounds the work of one, the same for `python -m` and
+"""The frame around the work of every pipeline, the same for `python -m` and
 `spark-submit`.
 
     arguments   a frozen dataclass (`arguments`), declared once
@@ -6,7 +6,7 @@
     progress    lines of JSON on standard output with `--progress`
     report      a frozen dataclass: as text, with `--json` as JSON, and as `report.json` and
                 `report.txt` in the pipeline's directory of results
-    errors      one line that says what to do; Spark's errors as text, because their objects are
+    errors      one line with the remedy; Spark's errors as text, because their objects are
                 unusable after the end of the session
     exit code   0 done; 1 failed; 2 wrong usage; 3 done, and the report has findings;
                 130 interrupted

@@ -1,4 +1,4 @@
-"""Tells what a pipeline does, one JSON object per line, for a program that runs it.
+"""Tells the steps of a pipeline, one JSON object per line, for a program that runs it.
 
     {"doing": "reading", "tasks_done": 3, "tasks": 8}
     {"said": "batch 7: 1,000 events in 2 files"}
@@ -35,8 +35,8 @@ class Tracker(Protocol):
 
 
 class Progress:
-    """Owns the name of the present phase. Programs read `lines`; without them, `people` read what
-    a pipeline says."""
+    """Owns the name of the present phase. Programs read `lines`; without them, `people` read the
+    lines of `say`."""
 
     def __init__(self, lines: TextIO | None, people: TextIO | None = None) -> None:
         self._lines = lines

@@ -90,7 +90,7 @@ class Report:
 
 
 def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
-    """Write what the stream does not have yet."""
+    """Write the chunks that the stream does not have yet."""
     clock: Clock = SystemClock()
     url = url_of(arguments.source)
     files = open_files(url)
@@ -196,6 +196,9 @@ def ordered(events: DataFrame) -> DataFrame:
 
 def write(events: DataFrame, arguments: Arguments, where: str, key: tuple[str, int]) -> None:
     """Write one chunk as a transaction; one that is committed is not written again."""
+    # A write finds sources written in Python only in a thread with an active session, which another
+    # thread than the one that made the session gets by making a table.
+    events.sparkSession.createDataFrame([], "event binary")
     writer = events.write.format("anabranch").mode("append").option("nats_url", where)
     writer = writer.option("application", key[0]).option("version", key[1])
     if arguments.segments is not None:

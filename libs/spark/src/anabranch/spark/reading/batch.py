@@ -29,7 +29,7 @@ CONFIRMED_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
-    """What a task needs to read a partition; Spark pickles it.
+    """The read to which a partition belongs; Spark pickles it for its tasks.
 
     `watermarks`: of the streams that have one, in Unix ms, for the column of this name. `payload`:
     the schema of all columns if events are Arrow tables; those of `columns` are about the event.

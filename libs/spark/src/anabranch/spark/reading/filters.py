@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down → what a read may leave out. Pure.
+"""Filters that Spark pushes down → the segments and bytes that a read needs. Pure.
 
     segment, scope, stream    = and IN: other segments are left out; needs no second look
     routing_key               = and IN: segments whose key range has none of the keys are left out
@@ -38,7 +38,7 @@ _EXACT = frozenset(("segment", "scope", "stream"))
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What filters leave of a read. None: everything.
+    """The part of a read that filters need. None: everything.
 
     Offsets lie in [`offset_first`, `offset_stop`), key positions in [`key_lowest`, `key_highest`].
     If `key_positions` is given, the key of an event has one of them.
@@ -81,7 +81,7 @@ ALL = Wanted()
 
 
 def pushed(filters: Iterable[Filter], columns: Collection[str]) -> tuple[Wanted, Sequence[Filter]]:
-    """What the filters leave, and the filters that Spark is to apply as well.
+    """The needed part of a read, and the filters that Spark must apply to its rows as well.
 
     `columns`: those about events; a filter on another column is of the payload.
     """
@@ -98,7 +98,7 @@ def pushed(filters: Iterable[Filter], columns: Collection[str]) -> tuple[Wanted,
 
 
 def _column(each: Filter) -> str:
-    path = getattr(each, "attribute", ())
+    path: tuple[str, ...] = getattr(each, "attribute", ())
     return path[0] if len(path) == 1 else ""
 
 
@@ -109,7 +109,7 @@ def _is_exact(each: Filter, column: str) -> bool:
 
 
 def _narrowed(wanted: Wanted, each: Filter, column: str) -> Wanted | None:
-    """What is left of the wanted; None: the filter is not understood."""
+    """The part of `wanted` that the filter needs; None: the filter is not understood."""
     values: Sequence[Any]
     match each:
         case IsNotNull():

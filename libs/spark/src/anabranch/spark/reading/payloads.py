@@ -59,7 +59,8 @@ def table_of(payload: pa.Buffer | bytes) -> pa.Table:
 
 def _runs(batch: pa.RecordBatch) -> Iterator[_Run]:
     events = batch.column(EVENT)
-    first, tables = 0, []
+    first = 0
+    tables: list[pa.Table] = []
     for row in range(len(events)):
         try:
             table = table_of(events[row].as_buffer())

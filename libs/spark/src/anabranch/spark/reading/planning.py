@@ -1,7 +1,7 @@
 """Plans a read: selects the bytes of each segment and divides them into partitions.
 
-Questions to stores and to tier 2 go out several at a time, and none is asked per segment that one
-for the stream answers.
+Planning asks stores and tier 2 several questions at a time, and asks about the whole stream where
+that answers for all its segments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ async def plan_read(
 async def _plan_stream(
     source: SegmentSource, stream: StreamRef, options: ReadOptions, wanted: Wanted
 ) -> _StreamPlan:
-    """The order matters: what was asked before the bounds lies within them."""
+    """The order matters: the watermark and the cuts lie within bounds that are asked for later."""
     watermark = None
     if "watermark" in options.columns and options.end == "tail":
         watermark = await source.watermark()

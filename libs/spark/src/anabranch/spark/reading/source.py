@@ -95,7 +95,7 @@ class StreamReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._wanted: Wanted | None = None
-        """What pushed filters leave; None: none were pushed."""
+        """The part of the read that pushed filters need; None: Spark pushed no filters."""
 
     def partitions(self) -> list[InputPartition]:
         from anabranch.spark.reading.batch import plan

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from anabranch.spark.tables.block_reading import BlockTask
 
 
-@dataclass
 class WholeTable(InputPartition):
     """The one partition of a table that is asked for at once."""
 
@@ -37,7 +36,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         place = self._options.place
         if self._options.table != "blocks" or not isinstance(place, TierTwo):
-            return [WholeTable(0)]
+            return [WholeTable(None)]
         from anabranch.spark.tables.block_reading import plan
 
         with told_to_users():

@@ -110,7 +110,7 @@ async def read_stored(storage: ChunkStorage, which: Which) -> Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """A container's catalog, and what lies beside the segments, by the segment's name.
+    """A container's catalog, with unmerged and merged segments by their target's name.
 
     `damage`: the catalog cannot be read.
     """

@@ -4,9 +4,8 @@ Spark's iterator of rows blocks the thread of the task for as long as the rows t
 """
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -47,19 +46,14 @@ def client_in_background(place: NatsTarget) -> Iterator[BackgroundClient]:
             opened.set_result(found)
             await found.ended.wait()
 
-    def live() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(asyncio.run, serve())
+        either: list[Future[Any]] = [opened, running]
+        wait(either, return_when=FIRST_COMPLETED)
+        if not opened.done():
+            running.result()
+        found = opened.result()
         try:
-            asyncio.run(serve())
-        except BaseException as error:
-            if opened.done():
-                raise
-            opened.set_exception(error)
-
-    thread = threading.Thread(target=live, daemon=True)
-    thread.start()
-    found = opened.result()
-    try:
-        yield found
-    finally:
-        found.end()
-        thread.join()
+            yield found
+        finally:
+            found.end()

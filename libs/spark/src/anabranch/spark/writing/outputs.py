@@ -40,7 +40,7 @@ class Output(Protocol):
         """Wait until all rows are durable. Raises the writer's failure if they are not."""
 
     async def close(self) -> None:
-        """Stop; what is not durable is dropped."""
+        """Stop; rows that are not durable are dropped."""
 
 
 class PartOutput:

@@ -1,4 +1,4 @@
-"""What tasks report to the driver, and what the driver does with the reports. Pure.
+"""The reports of tasks to the driver, and the decision that the driver takes from them. Pure.
 
     ┌────────────────────────────────────┬────────────────────────────────────────────┐
     │ the reports                        │ the commit                                 │
@@ -98,7 +98,7 @@ def decide(reports: Iterable[TaskReport | None]) -> Decision:
 
 
 def run_again(key: SinkKey, before: str = "") -> str:
-    """What a user does after a failure of which nothing is committed."""
+    """The remedy after a failure that left nothing committed."""
     return f"{before}{'write' if key.is_drawn else 'run'} the batch again: no event is repeated"
 
 

@@ -1,1 +1,1 @@
-"""What the pipelines `archive` and `replay` do with files: places, manifests, writing, reading."""
+"""The files of the pipelines `archive` and `replay`: places, manifests, writing, reading."""

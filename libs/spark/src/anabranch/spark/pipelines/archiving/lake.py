@@ -35,7 +35,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a query has done since it started."""
+    """The work of a query since its start."""
 
     batches: int = 0
     events: int = 0
@@ -43,7 +43,7 @@ class Counted:
 
 
 def check_present(session: SparkSession, kind: str) -> None:
-    """Raises InvalidSetting, which says what to add, if Spark lacks the classes of the format."""
+    """Raises InvalidSetting, which names the jars to add, if Spark lacks the format."""
     java = session._jvm  # noqa: SLF001
     assert java is not None
     loader = java.java.lang.Thread.currentThread().getContextClassLoader()

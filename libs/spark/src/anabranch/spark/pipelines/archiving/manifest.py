@@ -11,7 +11,7 @@ snapshots are create-only, so of two runs that write the same batch one wins. Th
 at the cut where the last one ended; nothing else records the progress, so a killed run leaves
 nothing to repair.
 
-What no list names is deleted at the start of a later run: files of batches whose number is taken,
+A later run deletes unlisted files at its start: files of batches whose number is taken,
 and files of compactions up to the present generation. Files of the batch that comes next may belong
 to another run that is still alive, so they stay.
 """
@@ -29,7 +29,7 @@ MANIFESTS = "manifests"
 SNAPSHOTS = "snapshots"
 DATA = "data"
 UNITS: Mapping[str, str] = {"day": "event_date", "hour": "event_hour"}
-"""What partitions a unit of time makes → the name of their column."""
+"""Unit of time of the partitions → the name of their column."""
 NONE_YET = -1
 _NUMBER = re.compile(rf"^(?:{MANIFESTS}|{SNAPSHOTS})/(\d{{10}})\.json$")
 _WRITTEN_BY = re.compile(rf"^{DATA}/[^/]+/\.?(g?)(\d{{10}})-[^/]+$")
@@ -51,7 +51,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What an archive is of. All its manifests agree on it."""
+    """The stream of an archive, and the unit of its partitions. All its manifests agree on it."""
 
     stream: str
     unit: str

@@ -28,7 +28,7 @@ from anabranch.spark.pipelines.archiving.manifest import (
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep deleted."""
+    """The number of files and manifests that a sweep deleted."""
 
     files: int
     manifests: int
@@ -63,7 +63,7 @@ def publish(files: Files, manifest: Batch | Snapshot) -> None:
 
 
 def sweep(files: Files, contents: Contents, snapshot: Snapshot | None) -> Swept:
-    """Delete what earlier runs left behind, see `manifest`. Idempotent."""
+    """Delete the leftovers of earlier runs, see `manifest`. Idempotent."""
     unlisted = sweepable(contents, files.list(DATA))
     old = replaced(snapshot, [*files.list(MANIFESTS), *files.list(SNAPSHOTS)])
     for name in (*unlisted, *old):

@@ -15,17 +15,25 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from anabranch.spark.pipelines.auditing.findings import SHOWN_MAX, Finding
+from anabranch.spark.tables.arrow import batch
 from anabranch.spark.tables.stored import StoredStream
 
-_SEGMENTS = (
-    "segment string, segment_id long, start_offset long, end_offset long, key_start double, "
-    "key_end double"
+_SEGMENTS = pa.schema(
+    {
+        "segment": pa.string(),
+        "segment_id": pa.int64(),
+        "start_offset": pa.int64(),
+        "end_offset": pa.int64(),
+        "key_start": pa.float64(),
+        "key_end": pa.float64(),
+    }
 )
-_PLACES = "segment string, place long, text string"
+_PLACES = pa.schema({"segment": pa.string(), "place": pa.int64(), "text": pa.string()})
 _BEFORE = (Window.unboundedPreceding, -1)
 
 
@@ -37,7 +45,12 @@ def segment_frame(session: SparkSession, streams: Sequence[StoredStream]) -> Dat
         for each in stream.segments
         if each.state is not None
     ]
-    return session.createDataFrame(rows, _SEGMENTS)
+    return _frame(session, _SEGMENTS, rows)
+
+
+def _frame(session: SparkSession, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> DataFrame:
+    """The rows as a frame; from an Arrow table, for which Spark starts no Python worker."""
+    return session.createDataFrame(pa.Table.from_batches([batch(schema, rows)]))
 
 
 def prepared(blocks: DataFrame, segments: DataFrame) -> DataFrame:
@@ -149,7 +162,7 @@ def misplaced_merges(
     session: SparkSession, rows: DataFrame, places: Sequence[tuple[str, int, str]]
 ) -> DataFrame:
     """Findings for the places (segment, offset, text) that lie inside a block."""
-    wanted = session.createDataFrame(list(places), _PLACES)
+    wanted = _frame(session, _PLACES, places)
     inside = (
         rows.where("damage IS NULL")
         .join(F.broadcast(wanted), "segment")

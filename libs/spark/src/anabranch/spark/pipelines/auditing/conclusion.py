@@ -1,4 +1,4 @@
-"""Combines what Spark found in the blocks with what the descriptions say → the report. Pure."""
+"""Combines the findings in the blocks with those in the descriptions → the report. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks of what tier 2 says about streams, without their bytes. Pure.
+"""Checks of the descriptions of streams in tier 2, without their bytes. Pure.
 
 epochs        the segments of each epoch cover [0, 1) without a hole or an overlap
 sizes         a sealed segment's length in its catalog is the size with which it was sealed
@@ -45,7 +45,7 @@ def epoch_findings(stream: StoredStream) -> Iterator[Finding]:
 
 
 def cover_faults(ranges: Iterable[KeyRange]) -> list[str]:
-    """What keeps the ranges from covering [0, 1) exactly."""
+    """The holes and overlaps that keep the ranges from covering [0, 1) exactly."""
     ordered = [(0.0, 0.0), *sorted((each.start, each.end) for each in ranges), (1.0, 1.0)]
     faults: list[str] = []
     reached = 0.0

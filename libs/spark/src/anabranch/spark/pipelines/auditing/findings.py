@@ -1,4 +1,4 @@
-"""The checks of an audit and what they find. Pure.
+"""The checks of an audit and their findings. Pure.
 
 A finding is *damage*, or a *notice*: tier 2 alone cannot tell whether something is missing, or only
 not flushed yet.
@@ -16,7 +16,7 @@ _REPORT = "keep tier 2 and the journals of the stores as they are, and report th
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: the property that it proves, what it examines, and what to do about damage."""
+    """A check: the property that it proves, the things that it examines, and the remedy."""
 
     name: str
     property: str
@@ -35,8 +35,8 @@ CHECKS = (
         "epochs",
         "the segments of each epoch cover the key space exactly",
         "epochs",
-        "the controllers write the description: if it is right there (`anabranch stream epochs`), "
-        f"any change of the stream writes it anew; else {_REPORT}",
+        "compare it with `anabranch stream epochs STREAM`: if those epochs are right, any scale "
+        f"of the stream writes the description anew; else {_REPORT}",
     ),
     Check(
         "sizes",

@@ -45,7 +45,7 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What was audited, and the outcome of each check. `seconds`: for reading and checking."""
+    """The audited streams, and the outcome of each check. `seconds`: for reading and checking."""
 
     tier2: str
     healthy: bool
@@ -110,7 +110,7 @@ def _found(check: CheckReport) -> Iterator[str]:
     if hidden > 0:
         yield f"  and {hidden:,} more"
     if check.advice:
-        yield f"  what to do: {check.advice}"
+        yield f"  remedy: {check.advice}"
 
 
 def _place(finding: Finding) -> str:

@@ -1,1 +1,1 @@
-"""What the pipeline `replay` decides and asks, besides its program."""
+"""The plan of the pipeline `replay`, and its questions to the target."""

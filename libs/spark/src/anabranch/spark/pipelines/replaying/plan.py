@@ -24,7 +24,7 @@ PLANS = "_replays"
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay is known by. `source` is a URL, `target` a stream."""
+    """The identity of a replay. `source` is a URL, `target` a stream."""
 
     source: str
     target: str
