@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +105,7 @@ def _process(
     directory: Path, environment: Mapping[str, str], number: int, words: tuple[str, ...]
 ) -> Iterator["subprocess.Popen[bytes]"]:
     name, *rest = words
-    command = (HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *rest)
+    command: Sequence[str | Path] = (HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *rest)
     local = directory / "local"
     local.mkdir(exist_ok=True)
     with (directory / f"spark-{number}.log").open("wb") as log:

@@ -5,7 +5,7 @@ Arguments: endpoints file, URL of tier 2, stream. Prints counts, and where tasks
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count, crc32
@@ -15,7 +15,7 @@ TASKS = 8
 FROM_STORES = ("streams", "segments", "epochs", "transactions", "reader_groups")
 
 
-def places(_: Iterator[int]) -> Iterator[tuple[str, str, str]]:
+def places(_: Iterable[int]) -> Iterator[tuple[str, str, str]]:
     """Where a task finds the project and PySpark, and its directory."""
     from pathlib import Path
 

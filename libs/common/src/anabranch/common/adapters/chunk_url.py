@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import assert_never
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
@@ -160,7 +160,7 @@ def check_file_system(root: Path, on_network: OnNetwork, mount_table: Path = MOU
     """
     try:
         text = mount_table.read_text(errors="surrogateescape")
-        refused = refusal_in(text, root.resolve(), on_network)
+        refused = refusal_in(text, PurePosixPath(root.resolve()), on_network)
     except OSError:
         return
     if refused is not None:
