@@ -27,7 +27,7 @@ def pack(directory: Path) -> Path:
     """
     wheels = build_all(ROOT, directory / "dist")
     environment = directory / "packed"
-    perform((sys.executable, "-m", "venv", environment), directory)
+    perform((sys.executable, "-P", "-m", "venv", environment), directory)
     _install(wheels, environment, WITH_DEPENDENCIES)
     _install(wheels, environment, WITHOUT_PYSPARK)
     archive = directory / ARCHIVE
@@ -40,7 +40,7 @@ def _install(wheels: Sequence[Path], environment: Path, requirements: Sequence[s
     pins = environment.parent / "constraints.txt"
     pins.write_text("".join(f"{line}\n" for line in _installed()))
     options = ("--quiet", "--disable-pip-version-check", "--find-links", wheels[0].parent)
-    pip = (environment / "bin/python", "-m", "pip", "install")
+    pip = (environment / "bin/python", "-P", "-m", "pip", "install")
     perform((*pip, *options, "--constraint", pins, *requirements), environment.parent)
 
 

@@ -105,7 +105,11 @@ def _process(
     directory: Path, environment: Mapping[str, str], number: int, words: tuple[str, ...]
 ) -> Iterator["subprocess.Popen[bytes]"]:
     name, *rest = words
-    command: Sequence[str | Path] = (HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *rest)
+    command: Sequence[str | Path] = (
+        HOME / "bin/spark-class",
+        f"org.apache.spark.deploy.{name}",
+        *rest,
+    )
     local = directory / "local"
     local.mkdir(exist_ok=True)
     with (directory / f"spark-{number}.log").open("wb") as log:
