@@ -27,7 +27,7 @@ RECORDED = r"""
 damaged line
 52 27 0:62 / /srv/short - nfs4
 """  # noqa: E501 - lines of the kernel
-LOCAL = ("/", "/home/me/tier2", "/dev/shm/tier2", "/srv/nfs/local/tier2", "/srv/nfsx/tier2")
+LOCAL = ("/", "/data/tier2", "/dev/shm/tier2", "/srv/nfs/local/tier2", "/srv/nfsx/tier2")
 CHOSEN = {
     "/srv/nfs/tier2": "nfs4",
     "/srv/ceph/tier2": "ceph",
