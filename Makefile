@@ -72,6 +72,11 @@ test: setup
 thorough: setup
 	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) tests/unit tests/simulation $(ARGS)
 
+## make test-spark  every test with Spark: `make test` takes those that cover each part once
+.PHONY: test-spark
+test-spark: setup
+	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest tests/integration/spark $(ARGS)
+
 ## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
 .PHONY: test-containers
 test-containers: setup

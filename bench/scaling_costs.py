@@ -17,19 +17,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from anabranch.common.contracts.load import LoadReport
+from anabranch.common.model.division import divided
 from anabranch.common.model.hashing import routing_position
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import segment_id, segment_name, stream_ref
+from anabranch.common.model.spread import Spread
 from anabranch.common.model.stream import ScalingPolicy, ScalingType, SegmentRange
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import Stamp
 from anabranch.controller.domain.load import ContainerPeriod, ServedSegment, StorePeriod
 from anabranch.controller.domain.policies.autoscale import evaluate
-from anabranch.controller.domain.policies.division import divided
 from anabranch.controller.domain.policies.gauge import Heard
 from anabranch.controller.domain.policies.profile import FAST
-from anabranch.controller.domain.policies.spread import Spread, spread_of
+from anabranch.controller.domain.policies.spread import spread_of
 from anabranch.controller.domain.policies.verdicts import Subject
 from anabranch.controller.domain.policies.watch import StreamWatch
 from anabranch.segstore.domain.container.operations import AppendOperation

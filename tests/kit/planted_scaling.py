@@ -8,12 +8,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from anabranch.common.model import division
 from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.spread import Spread
 from anabranch.controller.domain import load
-from anabranch.controller.domain.policies import autoscale, division, gauge, verdicts
+from anabranch.controller.domain.policies import autoscale, gauge, verdicts
 from anabranch.controller.domain.policies import watch as watch_module
 from anabranch.controller.domain.policies.profile import Profile
-from anabranch.controller.domain.policies.spread import Spread
 from anabranch.controller.domain.policies.verdicts import Finding, Look, Subject
 from anabranch.controller.domain.policies.watch import SegmentWatch
 

@@ -1,12 +1,48 @@
-"""One Spark session and one cluster for all tests of this package, which are in one group."""
+"""One Spark session and one cluster for all tests of this package, which are in one group.
+
+A usual run takes those that cover each part once; `make test-spark` takes all of them.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.spark.session import local_session
 from kit.cluster_thread import ClusterThread, cluster_thread
+from kit.thorough import is_thorough
+
+USUAL = frozenset(
+    {
+        "test_spark",  # a module name stands for all of its tests
+        "test_tables",
+        "test_each_event_comes_once_over_restarts_splits_and_merges",
+        "test_truncated_events_fail_the_query_or_are_passed_over[limits0]",
+        "test_retention_may_delete_what_a_later_batch_has_confirmed",
+        "test_pushed_filters_change_no_result[tier2]",
+        "test_columns_on_request_tell_where_an_event_comes_from[nats_url]",
+        "test_a_time_divides_a_stream_that_was_scaled_after_it[tier2]",
+        "test_nothing_is_found_in_a_healthy_stream_beside_them",
+        "test_a_damage_is_not_found_again_as_the_gap_that_it_leaves",
+        "test_a_query_writes_each_event_once_though_a_task_fails[exit after flush]",
+        "test_a_batch_that_spark_did_not_note_is_not_written_again",
+        "test_keys_and_times_reach_the_stream",
+        "test_what_is_refused_tells_users_what_to_do",
+        "test_compaction_rewrites_small_files_and_readers_see_the_same_events",
+    }
+)
+LONG = "one of the long proofs in Spark: make test-spark runs all of them"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the long proofs to `make test-spark`."""
+    if is_thorough():
+        return
+    for item in items:
+        path = Path(item.path)
+        if path.parent == Path(__file__).parent and not {path.stem, item.name} & USUAL:
+            item.add_marker(pytest.mark.skip(reason=LONG))
 
 
 @pytest.fixture(scope="session")

@@ -207,7 +207,7 @@ def test_a_lease_that_expires_before_the_commit_fails_the_query_and_the_restart_
     assert "nothing is committed" in error
     assert "raise the option lease_s" in error
     assert case.events() == []
-    assert case.ask(options=options)["error"] == ""
+    assert case.ask()["error"] == ""
     assert case.events() == expected()
 
 
@@ -215,7 +215,7 @@ def test_a_batch_write_whose_lease_expires_writes_nothing(case: Case) -> None:
     options = {"lease_s": "2"}
     assert "nothing is committed" in case.ask("lease expires", do="batch", options=options)["error"]
     assert case.events() == []
-    assert case.ask(do="batch", options=options)["error"] == ""
+    assert case.ask(do="batch")["error"] == ""
     assert case.events() == expected()
 
 

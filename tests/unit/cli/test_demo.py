@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,15 +20,23 @@ from anabranch.cli.demo.flights import flights, flights_by_time, table_path
 from anabranch.cli.demo.group_records import GroupOutcome, Kill
 from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.losing import Pauses
-from anabranch.cli.demo.outcome import Comparison, Loss, Outcome, Plan, SparkOutcome, Writing
+from anabranch.cli.demo.outcome import (
+    Comparison,
+    Loss,
+    Outcome,
+    Plan,
+    SparkOutcome,
+    Writing,
+    YearOutcome,
+)
 from anabranch.cli.demo.report.page import Result, are_right
 from anabranch.cli.demo.scaling import scale_rows
 from anabranch.cli.demo.sensors import Sensors
 from anabranch.cli.demo.source import Row
-from anabranch.cli.demo.spark_reading import outcome_of, run_pipeline
+from anabranch.cli.demo.spark_reading import make_fresh, outcome_of, run_pipeline, year_of
 from anabranch.cli.demo.writing import crash_rows
 from anabranch.cli.records import Record
-from anabranch.common.errors import Unavailable
+from anabranch.common.errors import DirectoryUnusable, Unavailable
 from kit.client_bench import STREAM
 from kit.http_sessions import both_sessions
 
@@ -154,6 +163,7 @@ def outcome(
         writing=Writing(tally.written, whole(2), 4, crashes, 1.0), group=group or GROUP,
         tally=tally, http=Comparison(http, 1.0),
         spark=None if spark is None else SparkOutcome(spark, 1, ()),
+        year=None if spark is None else YearOutcome(summed(0, 1), 1, 2, 2, (), ()),
     )  # fmt: skip
 
 
@@ -178,6 +188,27 @@ def test_all_readers_must_agree_with_the_written_events() -> None:
     ]
     assert failed_checks(outcome(right, right, replace(GROUP, repeated_of_others=1))) == [
         "the group repeated no more than the killed reader had in hand"
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"archived": RowSum(2, 0)},
+        {"windows_events": 1},
+        {"audited_events": 3},
+        {"damages": ("numbers",)},
+    ],
+)
+def test_an_archive_windows_or_an_audit_that_is_not_whole_fails(
+    changes: dict[str, Any],
+) -> None:
+    right = summed(1, 0)
+    found = outcome(right, right)
+    assert found.year is not None
+    found.year = replace(found.year, **changes)
+    assert failed_checks(found) == [
+        "the same events in Spark's archive and windows, and a healthy audit"
     ]
 
 
@@ -211,7 +242,7 @@ def test_a_check_that_a_plan_leaves_out_is_skipped_with_the_reason_and_fails_not
 def test_a_demo_that_ended_early_passes_no_check_that_it_did_not_reach() -> None:
     found = outcome(summed(1, 0), summed(1, 0))
     begun = Outcome(found.plan, "now", 2500, writing=found.writing)
-    assert [check.result for check in checks_of(begun)].count(Result.NOT_REACHED) == 7
+    assert [check.result for check in checks_of(begun)].count(Result.NOT_REACHED) == 8
     assert not are_right(checks_of(begun))
 
 
@@ -254,6 +285,29 @@ def test_the_report_of_the_pipeline_is_understood() -> None:
     assert outcome_of(told.encode()) == SparkOutcome(RowSum(3, 9), 2, (Path("a.png"),))
 
 
+def test_the_results_of_an_earlier_demo_are_replaced_and_no_others(tmp_path: Path) -> None:
+    year = tmp_path / "year"
+    make_fresh(year)
+    (year / "archive").mkdir()
+    with pytest.raises(DirectoryUnusable, match="not its own"):
+        make_fresh(year)
+    (year / "pipeline.log").touch()
+    make_fresh(year)
+    assert list(year.iterdir()) == []
+
+
+def test_the_report_of_the_year_is_what_the_pipeline_prints() -> None:
+    told = json.dumps(
+        {
+            "archive_events": 3, "archive_crc_sum": 9, "windows": 2, "windows_events": 3,
+            "audited_events": 3, "damages": ["numbers"], "plots": ["a.png"],
+        }
+    )  # fmt: skip
+    assert year_of(told.encode()) == YearOutcome(
+        RowSum(3, 9), 2, 3, 3, ("numbers",), (Path("a.png"),)
+    )
+
+
 async def test_a_pipeline_that_fails_says_where_to_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +321,7 @@ async def test_a_pipeline_that_fails_says_where_to_look(
 PROGRAM = """
 import json
 print(json.dumps({"doing": "reading", "tasks_done": 1, "tasks": 2}))
+print(json.dumps({"said": "batch 0: 3 events"}))
 print(json.dumps({"events": 3, "row_sum": 9, "parquet_rows": 2, "plots": []}))
 """
 

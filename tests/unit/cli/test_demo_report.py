@@ -14,7 +14,14 @@ from rich.console import Console
 from anabranch.cli.demo.check import Days, RowSum, Tally, Written
 from anabranch.cli.demo.command import page_of
 from anabranch.cli.demo.group_records import GroupOutcome, Kill, ReaderShare
-from anabranch.cli.demo.outcome import Comparison, Outcome, Plan, SparkOutcome, Writing
+from anabranch.cli.demo.outcome import (
+    Comparison,
+    Outcome,
+    Plan,
+    SparkOutcome,
+    Writing,
+    YearOutcome,
+)
 from anabranch.cli.demo.record import record_of
 from anabranch.cli.demo.report.html import html_of
 from anabranch.cli.demo.report.machine import machine_of
@@ -55,9 +62,16 @@ def recorded(without_spark: str = "") -> Outcome:
         plan, "2026-01-02 03:04:05Z", 2500,
         writing=Writing(written, days, 2, 0, 1.5), group=GROUP, group_seconds=2.0, tally=tally,
         read_seconds=0.1, http=Comparison(read, 0.2), segments=5, seconds=9.0,
+        year=None if without_spark else YearOutcome(read, 2, 3, 3, (), (Path("windows.png"),), 4.0),
         spark=None if without_spark else SparkOutcome(read, 7, (Path("out/delay.png"),), 3.0),
         pictures=[Picture(Path("out/group_lag.png"), 'The lag of <the "group">')],
     )  # fmt: skip
+
+
+def test_pictures_in_folders_below_the_page_are_found_from_there() -> None:
+    pictures = [Picture(Path("/out/year/windows/windows.png"), "windows")]
+    found = html_of(replace(page(recorded()), pictures=pictures), Path("/out"))
+    assert 'src="year/windows/windows.png"' in found
 
 
 def page(outcome: Outcome, failure: Failure | None = None) -> Page:
@@ -97,7 +111,8 @@ def test_the_verdict_names_failed_and_skipped_checks_and_an_early_end() -> None:
     assert not damaged.is_right
     assert damaged.verdict == (
         "1 of 7 checks failed: every event was read exactly once, unchanged. "
-        "Skipped: the same events by Spark from tier 2."
+        "Skipped: the same events in Spark's archive and windows, and a healthy audit; "
+        "the same events by Spark from tier 2."
     )
     right = replace(damaged, checks=[Check("one", Result.PASSED, "how")])
     assert (right.is_right, right.verdict) == (True, "All checks passed (1).")

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.common.errors import ScaleRefused
+from anabranch.common.model.division import equal_parts
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId, number_of, segment_id
 from anabranch.common.model.stream import ScalingPolicy, ScalingType, SegmentRange
 from anabranch.controller.domain.load import Merged
 from anabranch.controller.domain.policies.autoscale import Action, Decision, Evaluation
-from anabranch.controller.domain.policies.division import equal_parts
 from anabranch.controller.domain.policies.profile import CLASSIC, FAST, HotRule, Profile
 from anabranch.controller.domain.policies.verdicts import Verdict
 from anabranch.controller.domain.policies.watch import followed

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.common.model.key_range import KeyRange
-from anabranch.common.model.stream import ScalingType
-from anabranch.controller.domain.policies.division import (
+from anabranch.common.model.division import (
     ERRORS,
     UNEVEN,
     Division,
@@ -16,7 +14,10 @@ from anabranch.controller.domain.policies.division import (
     equal_parts,
     measured_parts,
 )
-from anabranch.controller.domain.policies.spread import SINGLE_SHARE, HotKey, Spread, spread_of
+from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.spread import SINGLE_SHARE, HotKey, Spread
+from anabranch.common.model.stream import ScalingType
+from anabranch.controller.domain.policies.spread import spread_of
 from kit.rng import seeded
 from kit.sketched import Keys, sampled, zipf
 

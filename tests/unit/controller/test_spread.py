@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from anabranch.common.contracts.load import KeySketch
 from anabranch.common.model.key_range import KeyRange
+from anabranch.common.model.spread import HotKey, Spread
 from anabranch.common.model.stream import ScalingType
-from anabranch.controller.domain.policies.spread import HotKey, Spread, spread_of
+from anabranch.controller.domain.policies.spread import spread_of
 from kit.rng import seeded
 from kit.sketched import sampled, zipf
 

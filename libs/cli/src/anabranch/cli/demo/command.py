@@ -45,8 +45,9 @@ def demo(
     The demo writes each day as a transaction, while the stream scales. Meanwhile a group of four
     readers shares the events, and the demo kills one of them. Then it reads all events back with
     the client, over HTTP, and with Spark from tier 2 alone, which makes a table of delays per hour
-    and two plots. A third plot shows the lag of the group. report.html in OUT shows the checks, the
-    figures and the plots.
+    and two plots. Before that, Spark archives the events as Parquet files, counts the departures
+    per hour and airport, and audits tier 2. report.html in OUT shows the checks, the figures and
+    all plots.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def demo(
         Replay 50,000 generated sensor readings instead, in about 20 seconds and without Spark and
         plots. This needs no packages beyond those of `anabranch up`.
     no_spark
-        Leave out the reading with Spark.
+        Leave out the pipelines on Spark.
     crash
         Kill the segment store three times during the writes.
     cluster
@@ -63,7 +64,7 @@ def demo(
         With the last two there are three stores, and one is killed and loses its disk during the
         writes.
     out
-        Directory of report.html, report.json, the table and the plots.
+        Directory of report.html, report.json, the archive, the tables and the plots.
     data_dir
         Data directory of the cluster; must not exist. By default a new directory under OUT, which
         is removed when all checks passed.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from anabranch.cli.demo.check import RowSum, Tally
 from anabranch.cli.demo.group_records import GroupOutcome
-from anabranch.cli.demo.outcome import Comparison, Loss, Outcome, SparkOutcome, Writing
+from anabranch.cli.demo.outcome import Comparison, Loss, Outcome, SparkOutcome, Writing, YearOutcome
 from anabranch.cli.demo.report.page import Check, Measure, Result, checked
 from anabranch.cli.figures import counted
 
@@ -18,6 +18,7 @@ def checks_of(outcome: Outcome) -> tuple[Check, ...]:
         *_group_checks(outcome),
         *_reading_checks(outcome),
         _compared("the same events over HTTP", outcome, outcome.http, _SUM),
+        _year_check(outcome),
         _spark_check(outcome),
     )
 
@@ -129,6 +130,29 @@ def _torn(outcome: Outcome) -> int | None:
     return outcome.tally.torn(outcome.writing.days)
 
 
+def _year_check(outcome: Outcome) -> Check:
+    name = "the same events in Spark's archive and windows, and a healthy audit"
+    how = (
+        "Spark archives the stream and counts it by hour and airport while the cluster runs, and "
+        f"proves from tier 2 that the stream is whole. {_SUM}"
+    )
+    if outcome.plan.without_spark:
+        return Check(name, Result.SKIPPED, how, outcome.plan.without_spark)
+    year = outcome.year
+    if year is None or outcome.writing is None:
+        return checked(name, None, how)
+    wanted = outcome.writing.written.sum
+    passed = year.archived == wanted and not year.damages
+    passed = passed and year.windows_events == year.audited_events == wanted.events
+    found = (
+        f"{year.archived.events:,} events archived, {year.windows_events:,} in windows, "
+        f"{year.audited_events:,} audited"
+    )
+    if year.damages:
+        found += f"; damaged: {', '.join(year.damages)}"
+    return checked(name, passed, how, found)
+
+
 def _spark_check(outcome: Outcome) -> Check:
     name = "the same events by Spark from tier 2"
     how = f"The cluster is stopped. {_SUM}"
@@ -158,6 +182,8 @@ def measures_of(outcome: Outcome) -> tuple[Measure, ...]:
         found += _reading_measures("Client", outcome.tally, outcome.read_seconds)
     if outcome.http is not None:
         found += _reading_measures("HTTP", outcome.http.read, outcome.http.seconds)
+    if outcome.year is not None:
+        found += _year_measures(outcome.year)
     if outcome.spark is not None:
         part = "Spark"
         found += _reading_measures(part, outcome.spark.read, outcome.spark.seconds)
@@ -166,6 +192,16 @@ def measures_of(outcome: Outcome) -> tuple[Measure, ...]:
     if outcome.seconds is not None:
         found.append(Measure("Whole demo", "time", f"{outcome.seconds:.1f}", "s"))
     return tuple(found)
+
+
+def _year_measures(year: YearOutcome) -> Iterator[Measure]:
+    part = "Spark, three pipelines"
+    yield Measure(part, "archived", f"{year.archived.events:,}", "events")
+    yield Measure(part, "windows of an hour and an airport", f"{year.windows:,}", "windows")
+    yield Measure(part, "audited", f"{year.audited_events:,}", "events")
+    yield Measure(part, "time", f"{year.seconds:.1f}", "s")
+    for plot in year.plots:
+        yield Measure(part, "plot", str(plot))
 
 
 def _writing_measures(writing: Writing, segments: int | None) -> Iterator[Measure]:

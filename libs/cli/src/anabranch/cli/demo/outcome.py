@@ -122,6 +122,22 @@ class SparkOutcome:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class YearOutcome:
+    """What Spark archived, counted by windows and audited while the cluster ran.
+
+    `windows_events`: the events in all windows. `damages`: the checks of the audit that failed.
+    """
+
+    archived: RowSum
+    windows: int
+    windows_events: int
+    audited_events: int
+    damages: tuple[str, ...]
+    plots: tuple[Path, ...]
+    seconds: float = 0.0
+
+
 @dataclass(slots=True)
 class Outcome:
     """The results so far; None: the demo has not come to that part.
@@ -139,6 +155,7 @@ class Outcome:
     tally: Tally | None = None
     read_seconds: float = 0.0
     http: Comparison | None = None
+    year: YearOutcome | None = None
     spark: SparkOutcome | None = None
     segments: int | None = None
     seconds: float | None = None

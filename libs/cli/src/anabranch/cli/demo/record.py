@@ -33,6 +33,13 @@ def record_of(outcome: Outcome, page: Page) -> dict[str, object]:
         record["http_events"] = outcome.http.read.events
         record["http_row_sum"] = outcome.http.read.row_sum
         record["http_seconds"] = round(outcome.http.seconds, 3)
+    if outcome.year is not None:
+        record["archive_events"] = outcome.year.archived.events
+        record["windows"] = outcome.year.windows
+        record["windows_events"] = outcome.year.windows_events
+        record["audited_events"] = outcome.year.audited_events
+        record["audit_damages"] = list(outcome.year.damages)
+        record["year_seconds"] = round(outcome.year.seconds, 3)
     if outcome.spark is not None:
         record["spark_events"] = outcome.spark.read.events
         record["spark_row_sum"] = outcome.spark.read.row_sum

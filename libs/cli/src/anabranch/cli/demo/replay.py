@@ -2,19 +2,21 @@
 
 Each day is a transaction. A group of four readers reads the events while they are written; one of
 the readers is killed, and in a cluster of three stores one store loses its disk. Then the demo
-reads the events with the client and over HTTP and, after the cluster has stopped, with Spark from
-tier 2, unless its plan leaves that out.
+reads the events with the client and over HTTP. Unless its plan leaves Spark out, Spark archives,
+counts and audits the stream and, after the cluster has stopped, reads it from tier 2.
 """
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from anabranch.cli.demo.check import Tally, Written
 from anabranch.cli.demo.group_reading import GroupReading, group_reading
 from anabranch.cli.demo.http_reading import read_back
 from anabranch.cli.demo.outcome import STORES, Comparison, Outcome, SparkOutcome
 from anabranch.cli.demo.report.page import Picture
-from anabranch.cli.demo.spark_reading import run_pipeline
+from anabranch.cli.demo.spark_reading import run_pipeline, run_year
 from anabranch.cli.demo.steps import Steps
 from anabranch.cli.demo.writing import RowWriter
 from anabranch.cli.session import session_on
@@ -29,6 +31,8 @@ FLUSH_S_MAX = 120.0
 LAG_CAPTION = "Lag of the reader group, one of whose readers is killed"
 SPARK_CAPTIONS = {
     "delay_by_hour": "Mean departure delay by hour of the day, computed by Spark from the stream",
+    "windows": "Departures per hour and airport, and their mean delay, counted by Spark's windows",
+    "segments-demo-flights": "The segments of the stream, as the audit read them from tier 2",
     "delayed_share_by_month": "Share of late departures by month and hour, computed by Spark",
 }
 
@@ -67,6 +71,7 @@ class _Replay:
                     if with_spark:
                         self._steps.begin("flushing to tier 2")
                         await client.cluster.flush_to_tier2(timeout_s=FLUSH_S_MAX)
+                        await self._run_year(cluster)
                 self._steps.begin("stopping the cluster")
             if self._plan.draws:
                 await self._draw()
@@ -132,15 +137,21 @@ class _Replay:
             read = await read_back(session, self._stream, wanted, self._steps.advance)
         self._outcome.http = Comparison(read, self._clock.monotonic() - begun_s)
 
+    async def _run_year(self, cluster: EmbeddedCluster) -> None:
+        begun_s, told = self._clock.monotonic(), _SparkSteps(self._steps)
+        found = await run_year(
+            self._stream, cluster.endpoints_file, self._plan.tier2_url, self._plan.out, told.tell
+        )
+        self._outcome.year = replace(found, seconds=self._clock.monotonic() - begun_s)
+        self._outcome.pictures += _pictures(found.plots)
+
     async def _read_with_spark(self) -> None:
         begun_s, tier2 = self._clock.monotonic(), self._plan.tier2_url
         told = _SparkSteps(self._steps)
         found = await run_pipeline(self._stream, tier2, self._plan.out, told.tell)
         seconds = self._clock.monotonic() - begun_s
         self._outcome.spark = SparkOutcome(found.read, found.parquet_rows, found.plots, seconds)
-        self._outcome.pictures += [
-            Picture(path, SPARK_CAPTIONS.get(path.stem, path.stem)) for path in found.plots
-        ]
+        self._outcome.pictures += _pictures(found.plots)
 
     async def _draw(self) -> None:
         # A demo without plots runs without matplotlib.
@@ -150,6 +161,10 @@ class _Replay:
         assert self._outcome.group is not None
         path = await asyncio.to_thread(plot_lag, self._outcome.group, self._plan.out)
         self._outcome.pictures.append(Picture(path, LAG_CAPTION))
+
+
+def _pictures(plots: Sequence[Path]) -> list[Picture]:
+    return [Picture(path, SPARK_CAPTIONS.get(path.stem, path.stem)) for path in plots]
 
 
 class _CatchingUp:

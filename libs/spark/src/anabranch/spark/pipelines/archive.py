@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import stream_ref
@@ -35,8 +33,8 @@ from anabranch.spark.pipelines.archiving.tasks import merge_groups, read_named, 
 from anabranch.spark.pipelines.arguments import argument, nats_url
 from anabranch.spark.pipelines.frame import Pipeline, run_program
 from anabranch.spark.pipelines.progress import Progress
+from anabranch.spark.pipelines.queries import await_end, triggered
 
-POLL_S = 1
 FORMATS = ("parquet", *lake.FORMATS)
 
 
@@ -170,7 +168,10 @@ def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Repo
             progress.say(f"batch {added.number}: {count:,} events in {len(added.files)} files")
 
         writer = events.writeStream.option("checkpointLocation", Path(log).as_uri())
-        await_end(triggered(writer.foreachBatch(add), arguments).start(), arguments)
+        writer = triggered(
+            writer.foreachBatch(add), follow=arguments.follow, every_s=arguments.every
+        )
+        await_end(writer.start(), follow=arguments.follow)
     compacted_files = 0
     if arguments.compact:
         progress.phase("compacting")
@@ -196,25 +197,6 @@ def _report(url: str, archivist: Archivist, swept: int, compacted_files: int) ->
     )
 
 
-def triggered(writer: DataStreamWriter, arguments: Arguments) -> DataStreamWriter:
-    """One run to the present tail, or a batch at every interval."""
-    if arguments.follow:
-        return writer.trigger(processingTime=f"{arguments.every} seconds")
-    return writer.trigger(availableNow=True)
-
-
-def await_end(query: StreamingQuery, arguments: Arguments) -> None:
-    """Wait for the query's end; Ctrl-C ends one that follows. Raises its error."""
-    try:
-        while not query.awaitTermination(POLL_S):
-            pass
-    except KeyboardInterrupt:
-        if not arguments.follow:
-            raise
-    finally:
-        query.stop()
-
-
 def _into_table(
     session: SparkSession, events: DataFrame, arguments: Arguments, progress: Progress
 ) -> Report:
@@ -227,8 +209,9 @@ def _into_table(
         )
     progress.phase("archiving")
     writer = lake.writer(events, arguments.format, arguments.out, arguments.unit)
-    query = triggered(writer, arguments).start(arguments.out)
-    await_end(query, arguments)
+    writer = triggered(writer, follow=arguments.follow, every_s=arguments.every)
+    query = writer.start(arguments.out)
+    await_end(query, follow=arguments.follow)
     counted = lake.counted(query)
     return Report(
         out=arguments.out, batches=counted.batches, events=counted.events, crc_sum=0,

@@ -34,9 +34,24 @@ CATALOGUE = (
         "Prove from tier 2 alone that streams are whole: blocks, numbers, keys and epochs.",
     ),
     Row(
+        "windows",
+        "windows",
+        "Count and sum a stream by windows of event time into a stream and a table: once each.",
+    ),
+    Row(
+        "keyload",
+        "keyload",
+        "Measure the load over the key space, and divide the segments into equal shares.",
+    ),
+    Row(
         "flight-delays",
         "flight_delays",
         "Turn the flights of the demo into a table of delays per hour and two plots.",
+    ),
+    Row(
+        "flight-year",
+        "flight_year",
+        "Archive, count by windows and audit the flights of the demo.",
     ),
 )
 

@@ -6,6 +6,7 @@ The page needs no other host: it has its style in itself, and its plots beside i
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby
+from pathlib import Path
 
 from anabranch.cli.demo.report.page import Check, Failure, Measure, Page, Picture
 
@@ -44,8 +45,8 @@ _MARKS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def html_of(page: Page) -> str:
-    """The page as a document; it lies in the folder of its pictures."""
+def html_of(page: Page, folder: Path | None = None) -> str:
+    """The page as a document that lies in `folder`, with its pictures there or below."""
     parts = (
         f"<h1>{escape(page.title)}</h1>",
         f'<p class="begun">Begun {escape(page.begun)}</p>',
@@ -53,7 +54,7 @@ def html_of(page: Page) -> str:
         f"<p>{escape(page.lead)}</p>",
         _section("Checks", _checks(page.checks)),
         _section("Figures", _measures(page.measures) if page.measures else ""),
-        _section("Plots", "\n".join(map(_picture, page.pictures))),
+        _section("Plots", "\n".join(_picture(each, folder) for each in page.pictures)),
         _section("Versions and machine", _machine(page.machine)),
     )
     return (
@@ -109,8 +110,12 @@ def _measures(measures: Sequence[Measure]) -> str:
     return _table(("Figure", "Value", "Unit"), rows)
 
 
-def _picture(picture: Picture) -> str:
-    name, caption = escape(picture.path.name, quote=True), escape(picture.caption)
+def _picture(picture: Picture, folder: Path | None) -> str:
+    path = picture.path
+    place = path.name
+    if folder is not None and path.is_relative_to(folder):
+        place = path.relative_to(folder).as_posix()
+    name, caption = escape(place, quote=True), escape(picture.caption)
     return (
         f'<figure><img src="{name}" alt="{escape(picture.caption, quote=True)}">'
         f"<figcaption>{caption}</figcaption></figure>"

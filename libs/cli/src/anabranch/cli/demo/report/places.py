@@ -54,7 +54,7 @@ def write_report(out: Path, record: Mapping[str, object], page: Page) -> Path:
     path = out / PAGE
     try:
         (out / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        path.write_text(html_of(page), encoding="utf-8")
+        path.write_text(html_of(page, out.resolve()), encoding="utf-8")
     except OSError as error:
         raise DirectoryUnusable(
             "the report cannot be written", path=str(out), cause=error.strerror or str(error)

@@ -29,10 +29,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from anabranch.common.model.division import Division, divided
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX, ScalingPolicy
-from anabranch.controller.domain.policies.division import Division, divided
 from anabranch.controller.domain.policies.gauge import Heard, folded, reading
 from anabranch.controller.domain.policies.profile import Profile
 from anabranch.controller.domain.policies.verdicts import (

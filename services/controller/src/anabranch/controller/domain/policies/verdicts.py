@@ -12,10 +12,11 @@ from enum import StrEnum
 from anabranch.common.contracts.load import KeySketch
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
+from anabranch.common.model.spread import HotKey, Spread
 from anabranch.common.model.stream import ScalingPolicy, ScalingType, SegmentRange
 from anabranch.controller.domain.policies.gauge import Reading, WindowRate
 from anabranch.controller.domain.policies.profile import Profile
-from anabranch.controller.domain.policies.spread import HotKey, Spread, spread_of
+from anabranch.controller.domain.policies.spread import spread_of
 from anabranch.controller.domain.policies.watch import SegmentWatch
 
 ROUNDING = 1e-9

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import SegmentId
+from anabranch.common.model.spread import HotKey
 from anabranch.common.model.stream import SegmentRange
 from anabranch.controller.domain.policies.gauge import Gauge, new_gauge
-from anabranch.controller.domain.policies.spread import HotKey
 from anabranch.controller.domain.stream.history import overlaps
 
 PATIENCE_MAX = 16

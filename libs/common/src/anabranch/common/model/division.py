@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from anabranch.common.model.key_range import KeyRange
-from anabranch.controller.domain.policies.spread import Spread
+from anabranch.common.model.spread import Spread
 
 UNEVEN = 0.15
 """Equal parts are even enough while the heaviest one is no further above the mean."""

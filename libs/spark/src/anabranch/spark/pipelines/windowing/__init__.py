@@ -1,0 +1,1 @@
+"""What the pipeline `windows` does with windows: their columns, directory and plot."""
