@@ -213,3 +213,8 @@ fuzz-decoders: setup
 .PHONY: e2e
 e2e: setup
 	@$(BIN)/pytest tests/e2e $(ARGS)
+
+## make e2e-spark  everything on a Spark cluster of two workers, tier 2 on a local S3 server
+.PHONY: e2e-spark
+e2e-spark: setup
+	$(BIN)/pytest tests/e2e_spark $(ARGS)

@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from anabranch.common.runtime.addresses import is_base_url
 from anabranch.common.runtime.settings import NatsSettings
 from anabranch.common.storage.location import ObjectOptions
+from anabranch.common.storage.mounts import OnNetwork
 
 _MIB = 1024 * 1024
 
@@ -44,6 +45,9 @@ class SegstoreSettings(NatsSettings):
     """Whether a log that outlives this machine may have a tier 2 that is lost with it: with
     ``journal=jetstream`` and ``journal=replicated``, a tier 2 in a directory requires
     ``accepted``."""
+    tier2_network: OnNetwork = "refused"
+    """Whether the directory of tier 2 may be on a network file system, whose server's promises the
+    store cannot check: docs/tier2.md lists them."""
     objects_url: str = ""
     """The Redis server of the cluster's objects, such as redis://host:6380, as for the controllers;
     empty: NATS holds them."""

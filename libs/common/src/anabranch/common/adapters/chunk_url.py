@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import assert_never
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
@@ -27,28 +27,41 @@ from anabranch.common.storage.location import (
     ObjectOptions,
     parse_location,
 )
+from anabranch.common.storage.mounts import OnNetwork, refusal_in
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
 
 _DEFAULTS = ObjectOptions()
+MOUNT_TABLE = Path("/proc/self/mountinfo")
 
 _log = get_logger(__name__)
 
 
 async def open_chunk_storage(
-    url: str, ids: IdSource, owner: str, *, limit_s: float, options: ObjectOptions = _DEFAULTS
+    url: str,
+    ids: IdSource,
+    owner: str,
+    *,
+    limit_s: float,
+    options: ObjectOptions = _DEFAULTS,
+    on_network: OnNetwork = "refused",
+    mount_table: Path = MOUNT_TABLE,
 ) -> ChunkStorage:
     """Open and probe the storage of a URL; its calls end within `limit_s` seconds.
 
     `owner` is the store's own id, which only one process uses at a time. A directory that does
-    not exist is created, a bucket is not. Raises InvalidSetting (which lists the supported URLs),
-    DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere, Unauthorized, Unavailable.
+    not exist is created, a bucket is not. `on_network`: whether a directory may be on a network
+    file system, according to `mount_table`. Raises InvalidSetting (which lists the supported URLs,
+    or names the file system), DirectoryUnusable, FormatTooNew, and for a bucket TierTwoNotHere,
+    Unauthorized, Unavailable.
     """
     storage: ChunkStorage
     match parse_location(url):
         case MemoryLocation():
             storage = DeadlineChunkStorage(MemoryChunkStorage(), limit_s)
         case DirectoryLocation(root):
+            check = partial(check_file_system, root, on_network, mount_table)
+            await run_in_daemon("tier2", check)
             local = await run_in_daemon("tier2", partial(open_directory, root, ids, owner))
             storage = DeadlineChunkStorage(local, limit_s)
         case BucketLocation() as bucket:
@@ -137,6 +150,21 @@ def _open_directory_read_only(root: Path) -> LocalChunkStorage:
     storage = LocalChunkStorage(LocalDisk(root, read_only=True), SystemIds(), "", in_threads=True)
     storage.check_format()
     return storage
+
+
+def check_file_system(root: Path, on_network: OnNetwork, mount_table: Path = MOUNT_TABLE) -> None:
+    """Check the file system on which the directory is, or will be; blocks.
+
+    A machine without a mount table is not checked. Raises InvalidSetting, which names the file
+    system.
+    """
+    try:
+        text = mount_table.read_text(errors="surrogateescape")
+        refused = refusal_in(text, PurePosixPath(root.resolve()), on_network)
+    except OSError:
+        return
+    if refused is not None:
+        raise refused
 
 
 def open_directory(root: Path, ids: IdSource, owner: str) -> LocalChunkStorage:

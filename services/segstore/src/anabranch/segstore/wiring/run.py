@@ -63,6 +63,7 @@ async def _serve(
             node_id,
             limit_s=TIER_TWO_CALL_S_MAX,
             options=settings.tier2_options,
+            on_network=settings.tier2_network,
         )
         place = RedisObjects(settings.objects_url, clock) if settings.objects_url else None
         client = await connect()
