@@ -5,8 +5,7 @@ how long 10,000 take together (a warm-up makes one topic of ten). An "event" is 
 
 `1,000 s`        seconds until the first topic was online
 `10,000 s`       seconds for all ten
-`B/partition`    what each made the memory of all processes of the cluster grow, a minute later: the
-                 NATS server keeps the buffers of a burst of writes for some tens of seconds
+`B/partition`    what each made the memory of all processes of the cluster grow, a minute later
 `at once`        the same 3 s after the last partition was online
 `reconcile s`    a list of all partition objects on the NATS server, decoded and compared with a
                  local store that has the same; a controller does this in each reconciliation
