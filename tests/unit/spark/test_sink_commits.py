@@ -95,6 +95,18 @@ async def test_a_version_that_a_later_one_overtook_uncommitted_is_an_error() -> 
             await task(b, b"earlier")
 
 
+async def test_a_query_that_is_behind_its_application_is_refused_and_drops_no_events() -> None:
+    query = replace(OPTIONS, is_query=True, application=KEY.application)
+    async with begun() as b:
+        for version in (7, 8):
+            key = replace(KEY, version=version)
+            await commit_batch(b.client, query, [await task(b, b"row", key=key, options=query)])
+        with pytest.raises(VersionPassed, match="another checkpoint"):
+            await task(b, b"lost", key=replace(KEY, version=7), options=query)
+        last = await task(b, b"again", key=replace(KEY, version=8), options=query)
+        assert last.part is None
+
+
 async def test_two_drivers_commit_one_batch_once() -> None:
     async with begun() as b:
         first, second = await task(b, b"row"), await task(b, b"row")

@@ -40,13 +40,15 @@ _EXACTLY_ONCE_ALONE = ("application", "version", "lease_s", "commit_timeout_s")
 class WriteOptions:
     """The options of one write, which Spark passes to its workers.
 
-    `application` and `version`: the key of its transactions, if the user gave them. `lease_ms`: how
+    `is_query`: it is of a streaming query, and not a batch write. `application` and `version`: the
+    key of its transactions, if the user gave them. `lease_ms`: how
     long a transaction survives without a task that pings it. `create`: the configuration of the
     stream, if the write creates it when it is missing.
     """
 
     target: StreamRef | TopicName
     place: NatsTarget
+    is_query: bool = False
     exactly_once: bool = True
     application: str | None = None
     version: int | None = None
@@ -76,6 +78,7 @@ def parse_write(options: Texts, *, overwrite: bool, streaming: bool) -> WriteOpt
     return WriteOptions(
         target=target,
         place=parse_cluster(own, "a write"),
+        is_query=streaming,
         exactly_once=exactly_once,
         application=application,
         version=version,

@@ -3,57 +3,44 @@
 Spark's iterator of rows blocks the thread of the task for as long as the rows take to compute.
 """
 
-import asyncio
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from anabranch.client import connect
+from anabranch.client.blocking.background import LoopThread, Stay
 from anabranch.client.client import Client
+from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.spark.places.opening import CLIENT_NAME
+
+CLOSE_SECONDS_MAX = 10.0
 
 T = TypeVar("T")
 
 
 class BackgroundClient:
-    """A client, and the loop that it belongs to; made by `client_in_background`."""
+    """A client, and the thread that it belongs to; made by `client_in_background`."""
 
-    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: Client, thread: LoopThread) -> None:
         self.client = client
-        self._loop = loop
-        self.ended = asyncio.Event()
+        self._thread = thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work, or its error; from another thread. The work limits its own
-        time."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def end(self) -> None:
-        """Let the thread close the client. From another thread."""
-        self._loop.call_soon_threadsafe(self.ended.set)
+        """The result of the work, or its error. The work limits its own time."""
+        return cast("T", self._thread.perform(lambda: work))
 
 
 @contextmanager
 def client_in_background(place: NatsTarget) -> Iterator[BackgroundClient]:
     """The client during the block. Raises the errors of connecting."""
-    opened: Future[BackgroundClient] = Future()
-
-    async def serve() -> None:
-        async with connect(place, name=CLIENT_NAME) as client:
-            found = BackgroundClient(client, asyncio.get_running_loop())
-            opened.set_result(found)
-            await found.ended.wait()
-
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(asyncio.run, serve())
-        either: list[Future[Any]] = [opened, running]
-        wait(either, return_when=FIRST_COMPLETED)
-        if not opened.done():
-            running.result()
-        found = opened.result()
+    thread = LoopThread(SystemClock())
+    try:
+        stay = Stay(connect(place, name=CLIENT_NAME), thread.tasks)
+        client = cast("Client", thread.perform(stay.enter))
         try:
-            yield found
+            yield BackgroundClient(client, thread)
         finally:
-            found.end()
+            thread.perform(lambda: stay.leave((None, None, None)), CLOSE_SECONDS_MAX)
+    finally:
+        thread.close()

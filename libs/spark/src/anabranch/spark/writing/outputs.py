@@ -57,7 +57,8 @@ class PartOutput:
     async def open(self) -> None:
         """Find or create the transaction, and add a part, unless the version was committed before.
 
-        Raises as `Transactions.begin`.
+        Raises VersionPassed for a query that is behind its application, and as
+        `Transactions.begin`.
         """
         key, transactions = self._key, self._client.transactions(self._options.stream)
         settings = TransactionSettings(lease_ms=self._options.lease_ms, writer=WRITER_LABEL)
@@ -70,9 +71,12 @@ class PartOutput:
         try:
             found = await creating(self._client, self._options, begin)
         except VersionPassed:
-            if await is_committed(self._client, self._options.stream, key):
-                return
-            raise
+            committed = await committed_version(self._client, self._options.stream, key)
+            if committed is None or committed < key.version:
+                raise
+            if committed > key.version and self._options.is_query and self._options.application:
+                raise _behind(key, committed) from None
+            return
         self._transaction = found
         if not found.is_done:
             self._part = await found.part().__aenter__()
@@ -161,5 +165,20 @@ async def put(
 
 async def is_committed(client: Client, stream: StreamRef, key: SinkKey) -> bool:
     """Whether the key's version, or a later one, is committed."""
-    found = await client.transactions(stream).application(key.application)
-    return found.committed_version is not None and found.committed_version >= key.version
+    committed = await committed_version(client, stream, key)
+    return committed is not None and committed >= key.version
+
+
+async def committed_version(client: Client, stream: StreamRef, key: SinkKey) -> int | None:
+    """The highest committed version of the key's application; None: it has none."""
+    return (await client.transactions(stream).application(key.application)).committed_version
+
+
+def _behind(key: SinkKey, committed: int) -> VersionPassed:
+    """The number of a batch does not tell whether another checkpoint's events are in it."""
+    return VersionPassed(
+        f"batch {key.version} of the query lies before batch {committed}, which the application "
+        "has committed; the query has probably another checkpoint than the earlier one",
+        remedy="continue the earlier checkpoint, or give the query another application",
+        application=key.application, version=key.version, committed=committed,
+    )  # fmt: skip
