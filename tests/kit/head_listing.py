@@ -1,7 +1,8 @@
 """What listings of streams and groups answer, by reading aggregates at their heads."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from anabranch.common.contracts.place import STREAM, Part
 from anabranch.common.contracts.subjects import group_events, stream_events
 from anabranch.common.eventsourcing.repository import Loaded, Repository
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
@@ -45,12 +46,12 @@ class Listing:
         loaded = await self._groups.load(group_events(ref))
         return loaded if loaded.revision else None
 
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        """See `StreamListing.live_streams`."""
+    async def live_parts(self, scope: ScopeName, incarnation: int) -> Mapping[Part, Sequence[str]]:
+        """See `StreamListing.live_parts`; of streams only."""
         found = []
         for name in sorted(self.names):
             ref = StreamRef(scope, name)
             self._seen[ref] = loaded = await self._streams.load(stream_events(ref))
             if loaded.state.is_live and loaded.state.scope_incarnation == incarnation:
                 found.append(name)
-        return found
+        return {STREAM: found}

@@ -4,7 +4,7 @@ Each is a context manager under which controllers, or what they stand on, behave
 missing or wrong.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -126,10 +126,10 @@ def gate_left_open() -> Iterator[None]:
     async def close(_self: Gates, _gate: str, _revision: int) -> None:
         return
 
-    async def nobody(*_given: Any) -> Sequence[Any]:
-        return ()
+    async def nobody(*_given: Any) -> Mapping[Any, Any]:
+        return {}
 
-    with patch.object(Gates, "close", close), patch.object(Mirror, "live_streams", nobody):
+    with patch.object(Gates, "close", close), patch.object(Mirror, "live_parts", nobody):
         yield
 
 
@@ -144,12 +144,12 @@ def gate_not_asked() -> Iterator[None]:
             del named[EXPECTED_SEQUENCE_HEADER]
         return named
 
-    async def nobody(*_given: Any) -> Sequence[Any]:
-        return ()
+    async def nobody(*_given: Any) -> Mapping[Any, Any]:
+        return {}
 
     with (
         patch.object(jetstream_events, "condition_headers", condition),
-        patch.object(Mirror, "live_streams", nobody),
+        patch.object(Mirror, "live_parts", nobody),
     ):
         yield
 

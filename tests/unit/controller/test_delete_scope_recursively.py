@@ -1,7 +1,7 @@
 """A scope goes with all its streams, whatever they were doing and whoever dies meanwhile."""
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from anabranch.common.contracts.commands import (
     DeleteStream,
     SealStream,
 )
+from anabranch.common.contracts.place import STREAM, Part
 from anabranch.common.contracts.subjects import stream_events
 from anabranch.common.errors import Unavailable, WrongExpectedSequence
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
@@ -145,9 +146,11 @@ async def test_who_sleeps_until_the_scope_has_another_life_tells_none_of_its_str
     class Before(Listing):
         """Saw the names before it slept, and looks at the streams now."""
 
-        async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-            await super().live_streams(scope, incarnation)
-            return [REF.stream]
+        async def live_parts(
+            self, scope: ScopeName, incarnation: int
+        ) -> Mapping[Part, Sequence[str]]:
+            await super().live_parts(scope, incarnation)
+            return {STREAM: [REF.stream]}
 
     sleeper = replace(
         world.context, streams=Before(world.streams, world.groups, names=[REF.stream])

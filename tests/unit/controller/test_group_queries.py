@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.common.contracts import operation_queries, queries
+from anabranch.common.contracts.place import STREAM
 from anabranch.common.contracts.reader_groups import (
     AddSubscriber,
     ReaderGroupDescription,
@@ -155,7 +156,8 @@ async def test_internal_streams_are_asked_about_but_not_listed_nor_told_to_tier_
     assert (rest.streams, rest.next_page_token) == (("a",), "")
     assert found.segment_count == 1
     assert {str(each.stream.ref) for each in world.mirror.shaped_streams()} == {"s/B", "s/a"}
-    assert await world.mirror.live_streams(stream_ref("s/a").scope, 1) == ["B", "_RGg", "a"]
+    live = await world.mirror.live_parts(stream_ref("s/a").scope, 1)
+    assert live[STREAM] == ["B", "_RGg", "a"]
 
 
 # --- subscribers --------------------------------------------------------------------------------

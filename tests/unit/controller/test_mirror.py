@@ -180,7 +180,7 @@ async def test_damage_stops_one_aggregate_and_not_its_neighbours(world: World) -
     query = queries.DescribeStream(scope="s", stream="y")
     assert await world.ask("describe_stream", query, queries.StreamDescription)
     with pytest.raises(CorruptEvent):
-        await world.mirror.live_streams(ScopeName("s"), 1)
+        await world.mirror.live_parts(ScopeName("s"), 1)
 
 
 async def test_a_later_snapshot_heals_a_damaged_aggregate(world: World) -> None:

@@ -5,7 +5,7 @@ store call waits a random while before and after it happens; two controllers run
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -22,6 +22,7 @@ from anabranch.common.contracts.commands import (
     SealStream,
 )
 from anabranch.common.contracts.envelope import Envelope
+from anabranch.common.contracts.place import Part
 from anabranch.common.errors import MembershipEnded
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.gate import Gates
@@ -106,8 +107,8 @@ class SleepyStore(InMemoryEventStore):
 class Deaf:
     """A listing that knows of no stream."""
 
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        return []
+    async def live_parts(self, scope: ScopeName, incarnation: int) -> Mapping[Part, Sequence[str]]:
+        return {}
 
     def stream(self, ref: StreamRef) -> None:
         return None

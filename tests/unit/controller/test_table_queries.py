@@ -200,3 +200,16 @@ async def test_work_on_a_table_and_on_the_stream_of_its_name_are_both_told(
         ("t", None, "create", "join_scope"),
         (None, "t", "create", "create_partitions"),
     ]
+
+
+async def test_a_table_counts_in_its_scope_until_its_own_end_though_its_record_is_gone(
+    world: QueryWorld,
+) -> None:
+    await table(world, "s/going", *MADE, GONE[0])
+    await table(world, "s/gone", *MADE, *GONE)
+
+    live = await world.mirror.live_parts(table_ref("s/going").scope, 1)
+    other = await world.mirror.live_parts(table_ref("s/going").scope, 2)
+
+    assert [names for names in live.values() if names] == [["going"]]
+    assert not any(other.values())

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from anabranch.common.contracts.place import STREAM, Part
 from anabranch.common.contracts.subjects import (
     shard_of_subject,
     stream_events,
@@ -81,8 +82,7 @@ class FaultyStore(InMemoryEventStore):
 class Streams:
     """One stream."""
 
-    def __init__(self) -> None:
-        self.state = ACTIVE
+    state = ACTIVE
 
     def stream(self, ref: StreamRef) -> Loaded[Stream] | None:
         assert ref == REF
@@ -91,8 +91,8 @@ class Streams:
     async def stream_at_head(self, ref: StreamRef) -> Loaded[Stream] | None:
         return self.stream(ref)
 
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        return [REF.stream]
+    async def live_parts(self, scope: ScopeName, incarnation: int) -> Mapping[Part, Sequence[str]]:
+        return {STREAM: [REF.stream]}
 
 
 class World:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from anabranch.common.contracts.commands import Command
+from anabranch.common.contracts.place import Part
 from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.names import ScopeName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.stream import StreamCut
 from anabranch.common.wire.messages import Stamp
@@ -132,8 +133,9 @@ class StreamListing(Protocol):
         """The stream with all events stored before the call; None: the stream never existed."""
         ...
 
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        """The scope's streams that are not deleted, half-created ones included.
+    async def live_parts(self, scope: ScopeName, incarnation: int) -> Mapping[Part, Sequence[str]]:
+        """The names of the scope's parts that are not deleted, by kind: half-created streams
+        included, half-created groups and tables not.
 
         The answer includes all events stored before the call, in every shard.
         """

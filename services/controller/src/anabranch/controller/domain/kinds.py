@@ -252,6 +252,11 @@ KINDS: tuple[Kind[Any, Any], ...] = (SCOPES, STREAMS, GROUPS, TABLES, TRANSACTIO
 _BY_NAME: Mapping[str, Kind[Any, Any]] = {kind.name: kind for kind in KINDS}
 
 
+def named(name: str) -> Kind[Any, Any]:
+    """The kind whose word in subjects is `name`. Raises KeyError if there is none."""
+    return _BY_NAME[name]
+
+
 def kind_of(subject: str) -> Kind[Any, Any] | None:
     """The kind of the subject's aggregate; None if the subject belongs to no aggregate."""
     return _BY_NAME.get(kind_of_subject(subject))

@@ -13,12 +13,14 @@ aggregate whose messages were purged before a lagging mirror had read them.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.common.contracts.base import ReadToken
+from anabranch.common.contracts.place import PARTS, Part, place_in
 from anabranch.common.contracts.subjects import (
+    events_of,
     group_events,
     scope_events,
     shard_of_subject,
@@ -30,7 +32,7 @@ from anabranch.common.errors import AnabranchError, Unavailable
 from anabranch.common.eventsourcing.ports import EventMessage, EventStore
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.hashing import SHARD_COUNT
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef
+from anabranch.common.model.names import ScopeName, StreamRef
 from anabranch.common.model.reader_group import GroupRef
 from anabranch.common.model.table import TableRef
 from anabranch.common.workflow.bounded import for_each
@@ -44,6 +46,7 @@ from anabranch.controller.domain.kinds import (
     TRANSACTIONS,
     Kind,
     kind_of,
+    named,
 )
 from anabranch.controller.domain.kv_table.state import KvTable
 from anabranch.controller.domain.operations import finished_between
@@ -341,15 +344,20 @@ class Mirror:
         await self.reach_head(shard_of_subject(table_events(ref)))
         return self.table(ref)
 
-    async def live_streams(self, scope: ScopeName, incarnation: int) -> Sequence[StreamName]:
-        """See `StreamListing`. Raises Corrupt if a stream that may count cannot be read."""
+    async def live_parts(self, scope: ScopeName, incarnation: int) -> Mapping[Part, Sequence[str]]:
+        """See `StreamListing`. Raises Corrupt if a part that may count cannot be read."""
         await self.reach_heads()
-        for subject, error in self._streams.damaged.items():
+        return {part: self._live_of(part, scope, incarnation) for part in PARTS}
+
+    def _live_of(self, part: Part, scope: ScopeName, incarnation: int) -> list[str]:
+        kind = named(part.word)
+        family = self._families[kind]
+        for subject, error in family.damaged.items():
             if subject.split(".")[4] == token(scope):
                 raise error
         found = []
-        for name in map(StreamName, self.names.of(STREAMS, scope)):
-            loaded = self.stream(StreamRef(scope, name))
+        for name in self.names.of(kind, scope):
+            loaded = family.get(events_of(place_in(scope, part, name)))
             if loaded is not None and loaded.state.scope_incarnation == incarnation:
                 found.append(name)
         return found

@@ -97,11 +97,12 @@ async def remaining_in(context: WorkContext, scope: ScopeName, incarnation: int)
     """Everything in a scope whose gate is closed.
 
     The listing adds streams whose creation has not reached the gate, or that are older than the
-    membership records. All others are recorded; a creation that reaches the gate later fails.
+    membership records, and parts whose deletion has ended the record but not yet the part. All
+    others are recorded; a creation that reaches the gate later fails.
     """
     members = await context.gates.members(scope_members(scope, incarnation))
-    found: dict[Part, set[str]] = {part: set() for part in (*PARTS[1:], STREAM)}
-    found[STREAM].update(await context.streams.live_streams(scope, incarnation))
+    live = await context.streams.live_parts(scope, incarnation)
+    found = {part: set(live.get(part, ())) for part in (*PARTS[1:], STREAM)}
     for member in members:
         found[member_part(member)].add(member_name(member))
     return {part: sorted(names) for part, names in found.items()}
