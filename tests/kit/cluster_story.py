@@ -15,7 +15,7 @@
     place C state=electing [owner=a] [isr=a+b] [replicas=a+b]
     full NAME…, not_full NAME…                   whether a store is out of storage
     wait_ms 60000
-    pass, or settle: passes until nothing is due, at most ten
+    pass, or settle: passes until nothing is due, at most ten; reconcile: a full pass
 
 A line that begins with ``>`` is an action of a pass, one with ``=`` an object as it then is.
 """
@@ -88,8 +88,8 @@ class ClusterStory:
         verb, *words = line.split()
         named = dict(word.split("=", 1) for word in words if "=" in word)
         plain = [word for word in words if "=" not in word]
-        if verb == "pass":
-            return self._pass()
+        if verb in ("pass", "reconcile"):
+            return self._pass(is_full=verb == "reconcile")
         if verb == "settle":
             return self._settle()
         verbs: Mapping[str, Callable[[], None]] = {
@@ -221,7 +221,7 @@ class ClusterStory:
             told += came
         raise AssertionError("\n".join(("the reducers do not come to rest", *told)))
 
-    def _pass(self) -> list[str]:
+    def _pass(self, *, is_full: bool = False) -> list[str]:
         """All reducers upon the same world, then all their changes."""
         doomed = dooming.reduce(self.doomed.values(), self.streams, now_ms=self.now_ms)
         topic_plan = topics.reduce(
@@ -235,6 +235,8 @@ class ClusterStory:
                 doomed=frozenset(self.doomed),
                 log_homes=self.log_homes,
                 drained=frozenset(self.drained),
+                out_of_storage=self.full,
+                is_full=is_full,
             )
         )
         group_plan = groups.reduce(

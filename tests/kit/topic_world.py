@@ -233,6 +233,7 @@ class ControllerLife:
             placements=self.placements,
             log_homes=dict,
             drained=self.drained,
+            out_of_storage=self.live.out_of_storage,
             strategy=strategy,
             counts_all=strategy == "least-loaded",
         )

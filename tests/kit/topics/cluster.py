@@ -30,7 +30,7 @@ class Cluster(TopicWorld):
         self.weather = Weather(rng)
         self.stores = Stores(self.clock, rng)
         self.streams = self.stores.streams
-        self.referee = Referee(self.clock.now_ms, BUCKETS)
+        self.referee = Referee(self.clock.now_ms, BUCKETS, self.streams)
         self.buckets = dict(self.referee.buckets)
         self.strategy = rng.choice(sorted(STRATEGIES))
         self.controllers: dict[int, StormyLife] = {}

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from anabranch.common.contracts.objects import TOPIC, TOPIC_CONTAINERS_KEY, TopicContainers
-from anabranch.common.model.objects import ClusterObject, Topic
+from anabranch.common.model.objects import ClusterObject, Partition, Topic
 from anabranch.common.model.topics import incarnation_from
 from anabranch.controller.cluster.objects.local_store import Changed, Damaged, LocalStore
 from anabranch.controller.cluster.topic_containers import TopicContainerTable
@@ -16,8 +16,10 @@ from anabranch.controller.cluster.topics.live_numbers import LiveNumbers
 from anabranch.controller.cluster.topics.partition_controller import PartitionController
 from anabranch.controller.cluster.topics.shelf import Shelf
 from anabranch.controller.cluster.topics.topic_controller import TopicController
+from anabranch.controller.domain.cluster.objects import topics
 from anabranch.controller.domain.cluster.objects.actions import Action
 from anabranch.controller.domain.cluster.objects.dooming import Doom
+from anabranch.controller.domain.cluster.objects.partitions import ContainerView
 from anabranch.controller.domain.cluster.objects.topics import TopicPlan, _Planner
 
 
@@ -149,6 +151,15 @@ def orphans_doomed_unconfirmed() -> AbstractContextManager[object]:
     return patch.object(DoomedController, "_has_topic", has_topic)
 
 
+def online_before_the_stream() -> AbstractContextManager[object]:
+    """A partition is created online as soon as its container serves."""
+
+    def at_once(partition: Partition, view: ContainerView, *_: object, **__: object) -> Partition:
+        return replace(partition, status=view.serving or partition.status)
+
+    return patch.object(topics, "first_version", at_once)
+
+
 TOPIC_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "deletes lost with the watch": deletes_lost_with_the_watch,
     "numbers of former leaders": numbers_of_former_leaders,
@@ -160,4 +171,5 @@ TOPIC_BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "recreated with the same incarnation": recreated_with_the_same_incarnation,
     "partitions deleted unconfirmed": partitions_deleted_unconfirmed,
     "orphans doomed unconfirmed": orphans_doomed_unconfirmed,
+    "online before the stream": online_before_the_stream,
 }

@@ -4,6 +4,7 @@
 - The table gives each number one list for ever, and its cursor never goes back.
 - A partition's record goes only while its topic is deleted, and a topic only once its stream is
   doomed. The stream of a living topic is never doomed.
+- A partition is online only if the stream of its incarnation has it.
 - An incarnation names one life of one topic.
 """
 
@@ -25,8 +26,11 @@ from anabranch.common.contracts.objects import (
 from anabranch.common.contracts.subjects import CLUSTER_BUCKET
 from anabranch.common.eventsourcing.memory import InMemoryObjectStore
 from anabranch.common.eventsourcing.ports import StoredObject
-from anabranch.common.model.objects import Partition, Spu, Topic
+from anabranch.common.model.objects import Partition, PartitionResolution, Spu, Topic
+from anabranch.common.model.stream import StreamState
+from anabranch.common.model.topics import TopicName, backing_stream, parse_partition_key
 from anabranch.controller.domain.cluster.objects.topic_containers import nodes_by_container
+from kit.backing_streams import BackingStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +58,9 @@ class WatchedBucket(InMemoryObjectStore):
 class Referee:
     """Owns the buckets. A broken promise is kept in `broken`, because a writer may hide it."""
 
-    def __init__(self, now_ms: "Callable[[], int]", buckets: "tuple[str, ...]") -> None:
+    def __init__(
+        self, now_ms: "Callable[[], int]", buckets: "tuple[str, ...]", streams: BackingStreams
+    ) -> None:
         judges = {
             TOPICS_BUCKET: self._judge_topic,
             PARTITIONS_BUCKET: self._judge_partition,
@@ -65,6 +71,7 @@ class Referee:
         self.buckets = {
             name: WatchedBucket(now_ms, judges.get(name, lambda *_: None)) for name in buckets
         }
+        self.streams = streams
         self.broken: list[str] = []
         self.names: dict[int, set[str]] = defaultdict(set)
         """The node ids that each SPU id has, or had."""
@@ -134,11 +141,23 @@ class Referee:
 
     def _judge_partition(self, key: str, before: bytes, after: bytes) -> None:
         if after:
+            new = PARTITION.from_stored(StoredObject(key, after, 1))
+            is_online = new.status.resolution is PartitionResolution.ONLINE
+            self.require(not is_online or self._has(new), f"{key} is online without a stream")
             return
         old = PARTITION.from_stored(StoredObject(key, before, 1))
         topic = self.topics().get(old.owner)
         lives = topic is not None and topic.incarnation == old.incarnation and not topic.deleting
         self.require(not lives, f"the record of {key} was deleted, and its topic lives")
+
+    def _has(self, partition: Partition) -> bool:
+        """Whether the stream of the partition's incarnation has it, or had it."""
+        name = TopicName(partition.owner)
+        stream = self.streams.streams.get(backing_stream(name, partition.incarnation))
+        if stream is None or stream.status is StreamState.DELETED:
+            return stream is not None
+        _, index = parse_partition_key(partition.key)
+        return index < len(stream.segments) - 1
 
     def _note_spu(self, key: str, _before: bytes, after: bytes) -> None:
         if after:

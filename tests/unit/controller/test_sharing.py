@@ -71,13 +71,16 @@ def test_partitions_in_a_local_store_share_their_values_after_an_update_too() ->
     store: LocalStore[PartitionSpec, PartitionStatus] = LocalStore()
     store.sync_all([partition(0), partition(1)])
     newer = PARTITION.from_stored(
-        StoredObject("clicks-1", PARTITION.to_bytes(partition(1)), revision=9)
+        StoredObject("".join(["clicks", "-1"]), PARTITION.to_bytes(partition(1)), revision=9)
     )
+    key = store.objects["clicks-1"].key
+    assert newer.key is not key
 
     store.apply_changes([newer])
 
     first, second = store.objects["clicks-0"], store.objects["clicks-1"]
     assert second.revision == 9
+    assert second.key is key
     assert first.spec is second.spec
     assert first.status is second.status
 

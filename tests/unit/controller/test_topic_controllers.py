@@ -13,6 +13,7 @@ from anabranch.common.model.objects import (
     TopicResolution,
 )
 from anabranch.common.model.stream import StreamState
+from anabranch.controller.cluster.objects.dispatcher import RECONCILE_S
 from anabranch.controller.handlers.topics.topic_actions import add_partitions, create_topic
 from kit.topic_world import ControllerLife, TopicWorld, create, delete
 from kit.virtual_time import run_virtual
@@ -69,6 +70,32 @@ def test_a_topic_comes_online_and_its_partitions_share_containers() -> None:
             second = await create(life, "more", 6, 2, wait_s=60.0)
             assert second.topic.partitions_online == 6
             assert len(world.placements) == 6, "the same lists are in the same containers"
+
+    play(story)
+
+
+def test_a_partition_is_written_once_if_its_container_serves() -> None:
+    async def story(world: TopicWorld) -> None:
+        async with world.controller().run() as life:
+            await create(life, "orders", 3, 2, wait_s=60.0)
+            await add_partitions(life.desk, AddPartitions(topic="orders", count=3, wait_s=60.0))
+            writes = life.partitions.revision
+            assert writes == len(await world.partitions()) == 6
+
+    play(story)
+
+
+def test_a_partition_whose_stream_does_not_come_is_offline_until_it_comes() -> None:
+    async def story(world: TopicWorld) -> None:
+        async with world.controller().run() as life:
+            await create(life, "first", 1, wait_s=60.0)
+            world.streams.held = True
+            await create(life, "second", 3)
+            await world.clock.sleep(RECONCILE_S)
+            states = {one.status.resolution for one in await world.partitions("second")}
+            assert states == {PartitionResolution.OFFLINE}
+            world.streams.held = False
+            await world.until(lambda: is_online(world, "second", 3))
 
     play(story)
 

@@ -1,6 +1,6 @@
 """Which messages of a key-value bucket count, judged in the order of the stream."""
 
-from anabranch.common.adapters.counted_objects import CountedObjects
+from anabranch.common.adapters.counted_objects import CountedObjects, ObjectsOfOneServer
 from anabranch.common.eventsourcing.ports import StoredObject
 
 KEY = "node"
@@ -81,3 +81,18 @@ def test_equal_values_of_different_keys_and_a_key_that_comes_again_are_one_in_me
     assert second is not None
     assert newer.key is first.key
     assert second.value is newer.value
+
+
+def test_on_one_server_every_message_behind_the_list_counts() -> None:
+    counted = CountedObjects()
+    take(counted, 9, 0, b"one")
+    counted.take(StoredObject("gone", b"", 11), {})
+    following = ObjectsOfOneServer(counted.newest())
+
+    assert following.take(StoredObject("gone", b"", 11), {}) is None
+    assert following.take(StoredObject(KEY, b"two", 12), {}) == StoredObject(KEY, b"two", 12)
+    assert following.take(StoredObject(KEY, b"two", 12), {}) is None
+
+
+def test_a_bucket_without_messages_has_no_newest_revision() -> None:
+    assert CountedObjects().newest() == 0

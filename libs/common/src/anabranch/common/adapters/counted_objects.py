@@ -10,6 +10,9 @@ A bucket keeps only the newest messages of a key, so a reader that was away may 
 that names a revision which the reader has not seen was decided after such a message, and counts.
 
 A message without a condition, which other programs may write, counts.
+
+A single server checks the condition where it stores the message, so each of its messages counts,
+and a reader needs no earlier ones to judge it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,6 +58,24 @@ class CountedObjects:
     def present(self) -> Sequence[StoredObject]:
         """The objects that have a value, sorted by key."""
         return sorted((one for one in self._objects.values() if one.value), key=lambda o: o.key)
+
+    def newest(self) -> int:
+        """The highest revision that was taken; 0 without objects."""
+        return max((one.revision for one in self._objects.values()), default=0)
+
+
+class ObjectsOfOneServer:
+    """Takes the messages of a single server that follow the revision `newest`; keeps no object."""
+
+    def __init__(self, newest: int) -> None:
+        self._newest = newest
+
+    def take(self, found: StoredObject, _headers: Mapping[str, str]) -> StoredObject | None:
+        """The object after one more message; None if the message was taken before."""
+        if found.revision <= self._newest:
+            return None
+        self._newest = found.revision
+        return found
 
 
 def value_of(headers: Mapping[str, str], data: bytes) -> bytes:

@@ -21,6 +21,7 @@ from nats.js.api import DiscardPolicy, RawStreamMsg, StorageType, StreamConfig
 
 from anabranch.common.adapters.counted_objects import (
     CountedObjects,
+    ObjectsOfOneServer,
     value_of,
 )
 from anabranch.common.adapters.jetstream_conditions import (
@@ -180,16 +181,24 @@ class JetStreamObjectStore:
         return (await self._counted()).present()
 
     async def watch(self) -> AsyncIterator[StoredObject | None]:
-        """See `ObjectStore.watch`. Raises Unavailable if the first listing fails."""
+        """See `ObjectStore.watch`. Raises Unavailable if the first listing fails.
+
+        On a single server it keeps no object after the list.
+        """
         while True:
             reached = await self._reader.last_sequence()
             counted = await self._counted()
             for present in counted.present():
                 yield present
             yield None
+            is_cluster = is_clustered(self._client)
+            following = counted if is_cluster else ObjectsOfOneServer(counted.newest())
+            del counted
             try:
                 async for message in self._reader.follow(reached):
-                    changed = counted.take(self._object(message), message.headers)
+                    if is_clustered(self._client) and not is_cluster:
+                        break  # What was kept is not enough to judge this message.
+                    changed = following.take(self._object(message), message.headers)
                     if changed is not None:
                         yield changed
             except StreamRewound:

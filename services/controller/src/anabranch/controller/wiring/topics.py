@@ -276,6 +276,7 @@ class _Parts:
                 name: node.journal_id for name, node in cluster.members.nodes.items()
             },
             drained=lambda: cluster.drains.nodes,
+            out_of_storage=self.live.out_of_storage,
             strategy=settings.topic_assignment,
             counts_all=settings.topic_assignment == "least-loaded",
         )

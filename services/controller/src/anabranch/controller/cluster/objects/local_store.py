@@ -264,7 +264,7 @@ class LocalStore(Generic[S, T]):
         held = self._held.get(new.key)
         if held is not None and new.revision <= held.object.revision:
             return
-        new = self._shared.object(new)
+        new = self._shared.object(new, None if held is None else held.object)
         if held is None:
             self._held[new.key] = _Held(new, epoch, epoch, epoch)
             counter.added += 1

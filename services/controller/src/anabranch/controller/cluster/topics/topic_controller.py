@@ -5,13 +5,15 @@ table of topic containers, the reconcile timer. The transitions are in
 `domain/cluster/objects/topics.py`.
 
 Order: containers are allocated before the status that names them; a doom is stored before anything
-of its topic is deleted; a command to a backing stream follows from a stored status. Every write is
-conditional on the revision that the plan has seen, and a command repeats under the same id, so that
-another controller can go on after any of them.
+of its topic is deleted; a command to a backing stream follows from a stored status; a partition is
+created after its stream if its container serves already. Every write is conditional on the revision
+that the plan has seen, and a command repeats under the same id, so that another controller can go
+on after any of them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from anabranch.common.contracts.objects import TopicContainers
@@ -64,8 +66,8 @@ class TopicInputs:
     """The inputs of the controller.
 
     `ready()`: whether the placements, the members and the event store have been seen.
-    `placements()`, `log_homes()`, `drained()`: as in `TopicWorld`. `counts_all`: whether the
-    strategy counts the replicas of all topics.
+    `placements()`, `log_homes()`, `drained()`, `out_of_storage()`: as in `TopicWorld`.
+    `counts_all`: whether the strategy counts the replicas of all topics.
     """
 
     spus: LocalStore[SpuSpec, SpuStatus]
@@ -77,6 +79,7 @@ class TopicInputs:
     placements: Callable[[], Mapping[int, Placement]]
     log_homes: Callable[[], Mapping[str, str]]
     drained: Callable[[], Collection[str]]
+    out_of_storage: Callable[[], Collection[str]]
     strategy: str
     counts_all: bool
 
@@ -117,7 +120,7 @@ class TopicController:
         if not concerned:
             return None
         before, changed = self._inputs.table.containers, False
-        for plan in self._plans(concerned):
+        for plan in self._plans(concerned, full):
             changed |= await self._perform(plan, before)
         if changed:
             return 0.0
@@ -139,11 +142,11 @@ class TopicController:
             names = set(found)
         return [found[name] for name in names if name in found]
 
-    def _plans(self, concerned: Sequence[Topic]) -> list[TopicPlan]:
+    def _plans(self, concerned: Sequence[Topic], full: bool) -> list[TopicPlan]:
         plans = reduced(
             self._containment,
             "plan of topics",
-            self._plan,
+            partial(self._plan, full=full),
             {topic.key: (topic,) for topic in concerned},
         )
         # A command is repeated until the mirror shows its effect.
@@ -151,7 +154,7 @@ class TopicController:
         self._unfinished = self._unfinished - {topic.key for topic in concerned} | commanded
         return plans
 
-    def _plan(self, chosen: Sequence[Topic]) -> TopicPlan:
+    def _plan(self, chosen: Sequence[Topic], *, full: bool) -> TopicPlan:
         inputs = self._inputs
         return topics.reduce(
             TopicWorld(
@@ -168,6 +171,8 @@ class TopicController:
                 log_homes=inputs.log_homes(),
                 drained=frozenset(inputs.drained()),
                 strategy=inputs.strategy,
+                out_of_storage=inputs.out_of_storage(),
+                is_full=full,
             )
         )
 

@@ -18,6 +18,10 @@ long as these are the same SPUs, their order stays as assigned.
 A partition that is marked for deletion, or whose topic is gone or has another incarnation, is
 deleted.
 
+The topic controller creates a partition by the same table (`first_version`). If the container
+already serves and only the backing stream is missing, the stream is on its way, and the creation
+waits for it: so most partitions are written once, with the status that they keep.
+
 Thousands of partitions share a container, so the facts of a container are computed once.
 """
 
@@ -115,6 +119,23 @@ def next_spec(before: PartitionSpec, view: ContainerView) -> PartitionSpec:
         return before
     stays = set(view.replicas) == set(before.replicas)
     return replace(before, leader=view.leader, replicas=before.replicas if stays else view.replicas)
+
+
+def first_version(
+    partition: Partition, view: ContainerView, stream: StreamView, *, may_wait: bool
+) -> Partition | None:
+    """The new partition as it is to be stored; None: not before its backing stream has it.
+
+    `may_wait`: False creates it offline in place of None.
+    """
+    exists = _exists(partition, stream)
+    if may_wait and view.serving is not None and not exists:
+        return None
+    return replace(
+        partition,
+        spec=next_spec(partition.spec, view),
+        status=next_status(partition.status, view, exists=exists),
+    )
 
 
 def container_view(

@@ -17,9 +17,11 @@
                                                                  creation took effect late
 
 A topic with a map has partitions and a backing stream in every status. The plan creates the
-partitions that are missing, and asks for the backing stream until it is as the map says. The order
-keeps everything safe to repeat: the shell writes `containers` first, then performs `actions`; a
-command follows only from a map that is stored.
+partitions that are missing, and asks for the backing stream until it is as the map says. A
+partition whose container serves is created once the stream has it; a full plan creates it in any
+case, so that a partition without a stream is seen to be offline. The order keeps everything safe to
+repeat: the shell writes `containers` first, then performs `actions`; a command follows only from a
+map that is stored.
 
 A deleted topic is doomed first, then its partitions go, then the topic itself; `dooming.py` drives
 its stream to deletion for as long as that takes.
@@ -73,6 +75,12 @@ from anabranch.controller.domain.cluster.objects.backing import (
     StreamView,
 )
 from anabranch.controller.domain.cluster.objects.dooming import Doom
+from anabranch.controller.domain.cluster.objects.partitions import (
+    NOT_PLACED,
+    ContainerView,
+    container_view,
+    first_version,
+)
 from anabranch.controller.domain.cluster.objects.spu_views import SpuViews
 from anabranch.controller.domain.cluster.objects.topic_checks import fault_of
 from anabranch.controller.domain.cluster.objects.topic_containers import ContainerAllocation
@@ -87,7 +95,8 @@ class TopicWorld:
     `spus`: registered SPUs. `log_homes`: the place of a store's logs, by node id, as far as known.
     `drained`: node ids that get no replicas. `placements`: by container. `streams`: by incarnation;
     without an entry the backing stream is absent. `doomed`: the incarnations whose streams are
-    doomed. `strategy`: a name of `STRATEGIES`.
+    doomed. `strategy`: a name of `STRATEGIES`. `out_of_storage`: as in `PartitionWorld`. `is_full`:
+    whether the plan is part of a full reconciliation.
     """
 
     topics: Collection[Topic]
@@ -100,6 +109,8 @@ class TopicWorld:
     log_homes: Mapping[str, str] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
     strategy: str = DEFAULT_STRATEGY
+    out_of_storage: Collection[str] = ()
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,8 @@ class _Planner:
         for topic in world.topics:
             self._count([row for _, row in self._missing(topic)])
         self._spus = SpuViews(world.spus, world.log_homes, world.drained)
+        self._nodes = {spu.key: spu for spu in world.spus}
+        self._views: dict[int, ContainerView] = {}
         self._allocation = ContainerAllocation(world.containers, world.placements)
         self._cursor = world.containers.cursor
         self._dooms: list[Doom] = []
@@ -252,16 +265,30 @@ class _Planner:
                     yield index, row
 
     def _create_missing(self, topic: Topic) -> None:
+        stream, may_wait = self._stream_of(topic), not self._world.is_full
         for index, row in self._missing(topic):
-            spec = PartitionSpec(row[0], row, topic.status.containers[index])
+            container = topic.status.containers[index]
             child = ClusterObject(
                 partition_key(topic.key, index),
-                spec,
+                PartitionSpec(row[0], row, container),
                 PartitionStatus(),
                 owner=topic.key,
                 incarnation=topic.incarnation,
             )
-            self._actions.append(Apply(PARTITION, child))
+            first = first_version(child, self._view(container), stream, may_wait=may_wait)
+            if first is not None:
+                self._actions.append(Apply(PARTITION, first))
+
+    def _view(self, container: int) -> ContainerView:
+        found = self._views.get(container)
+        if found is None:
+            placed = self._world.placements.get(container)
+            found = self._views[container] = (
+                NOT_PLACED
+                if placed is None
+                else container_view(placed, self._nodes, self._world.out_of_storage)
+            )
+        return found
 
     def _delete(self, topic: Topic) -> None:
         """Doom the stream, then mark the partitions, then delete the topic."""
