@@ -64,7 +64,7 @@ def mount_at(path: Path, table: Path = MOUNT_TABLE) -> Mount | None:
     """
     try:
         text = table.read_text(errors="surrogateescape")
-        return mount_of(path.resolve(), parse_mounts(text))
+        return mount_of(PurePosixPath(path.resolve()), parse_mounts(text))
     except OSError:
         return None
 

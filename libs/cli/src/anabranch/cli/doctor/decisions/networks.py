@@ -1,6 +1,6 @@
 """Directories on network file systems, where stores refuse journals and, at first, tier 2. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.cli.doctor.finding import Finding, failure, listed, note, ok, warning
@@ -41,14 +41,19 @@ class Directories:
     on_network: OnNetwork
 
 
+def _refusals(on_network: OnNetwork) -> Sequence[tuple[OnNetwork, Callable[..., Finding], str]]:
+    """What the stores would accept, the verdict on a directory that they refuse then, its text."""
+    return (
+        ("accepted", failure, "stores refuse journals and tier 2 there"),
+        (on_network, warning, "stores refuse journals there, and tier 2 until you accept it"),
+    )
+
+
 def network_directories(found: Directories) -> Finding:
     """Whether a directory is on a network file system. The finding names those of the worst kind:
     refused in any case, refused until they are accepted, accepted, and unknown ones of FUSE."""
     mounted = found.mounted
-    for on_network, verdict, told in (
-        ("accepted", failure, "stores refuse journals and tier 2 there"),
-        (found.on_network, warning, "stores refuse journals there, and tier 2 until you accept it"),
-    ):
+    for on_network, verdict, told in _refusals(found.on_network):
         refused = {one: refusal(one.mount, one.path, on_network) for one in mounted}
         errors = [error for error in refused.values() if error is not None]
         if errors:
