@@ -114,8 +114,25 @@ def test_an_archive_equals_its_stream_after_the_driver_is_killed_at_each_point(
     assert report.swept_files > 0
     assert unlisted(out) == set()
     assert sums_of(archive.read(session, str(out))) == source.sums
+    foreign = leave_stray_files(out)
     again = archive.run(session, source.arguments(out), SILENT)
     assert (again.batches, again.archive_events) == (0, source.sums[0])
+    assert sums_of(archive.read(session, str(out))) == source.sums
+    assert [path for path in foreign if not path.exists()] == []
+
+
+def leave_stray_files(out: Path) -> list[Path]:
+    """Files of others, one of them with the events of the archive."""
+    day = min((out / "data").iterdir())
+    copied = min(day.glob("*.parquet")).read_bytes()
+    names = [day / "0000000000-copy.parquet", out / "data" / "foreign.parquet"]
+    for path in names:
+        path.write_bytes(copied)
+    others = [day / "_SUCCESS", out / "manifests" / ".DS_Store", out / "snapshots" / "notes.txt"]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"foreign")
+    return [*names, *others]
 
 
 def test_compaction_rewrites_small_files_and_readers_see_the_same_events(
