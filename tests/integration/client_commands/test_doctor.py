@@ -115,6 +115,10 @@ async def test_without_a_cluster_the_checks_of_this_machine_still_run(
     assert found["python"] == found["disk-writable"] == "ok"
     assert found["nats-version"] == found["containers"] == "skipped"
 
+    there = ("--directory", str(tmp_path / "more"), "--data-dir", str(tmp_path))
+    named = await CommandLine(capsys).run("doctor", "network-directories", "--local", *there)
+    assert (named.code, f"{tmp_path}/more (" in named.out.replace("\n", "")) == (0, True)
+
     local = await CommandLine(capsys).run("doctor", "--local", "--data-dir", str(tmp_path))
     assert (local.code, "cluster-answers" in local.out) == (0, False)
 

@@ -7,6 +7,7 @@ import json
 import zlib
 from datetime import datetime
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -113,8 +114,25 @@ def test_an_archive_equals_its_stream_after_the_driver_is_killed_at_each_point(
     assert report.swept_files > 0
     assert unlisted(out) == set()
     assert sums_of(archive.read(session, str(out))) == source.sums
+    foreign = leave_stray_files(out)
     again = archive.run(session, source.arguments(out), SILENT)
     assert (again.batches, again.archive_events) == (0, source.sums[0])
+    assert sums_of(archive.read(session, str(out))) == source.sums
+    assert [path for path in foreign if not path.exists()] == []
+
+
+def leave_stray_files(out: Path) -> list[Path]:
+    """Files of others, one of them with the events of the archive."""
+    day = min((out / "data").iterdir())
+    copied = min(day.glob("*.parquet")).read_bytes()
+    names = [day / "0000000000-copy.parquet", out / "data" / "foreign.parquet"]
+    for path in names:
+        path.write_bytes(copied)
+    others = [day / "_SUCCESS", out / "manifests" / ".DS_Store", out / "snapshots" / "notes.txt"]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"foreign")
+    return [*names, *others]
 
 
 def test_compaction_rewrites_small_files_and_readers_see_the_same_events(
@@ -152,10 +170,27 @@ def test_what_an_archive_refuses_says_what_to_do(
     archive.run(session, arguments, SILENT)
     with pytest.raises(InvalidRequest, match="archive of another kind"):
         archive.run(session, dataclasses.replace(arguments, unit="hour"), SILENT)
-    for kind in ("delta", "iceberg"):
-        with pytest.raises(InvalidSetting, match=f"has no {kind}") as raised:
+    for kind, title in (("delta", "Delta Lake"), ("iceberg", "Iceberg")):
+        with pytest.raises(InvalidSetting, match=f"has no {title}") as raised:
             archive.run(session, dataclasses.replace(arguments, format=kind), SILENT)
         assert "--packages" in raised.value.remedy
+
+
+def test_jars_of_a_lake_that_do_not_work_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    jar = tmp_path / "delta.jar"
+    with ZipFile(jar, "w") as archived:
+        archived.writestr("io/delta/sql/DeltaSparkSessionExtension.class", b"of another Spark")
+    words = ["--stream", "demo/any", "--nats", "nats://127.0.0.1:1", "--out", str(tmp_path / "out")]
+    done = run_program(
+        "anabranch.spark.pipelines.archive", [*words, "--format", "delta"],
+        environment={"PYSPARK_SUBMIT_ARGS": f"--jars {jar} pyspark-shell"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "a trial of Delta Lake failed in this session of Spark" in done.stderr
+    assert "docs/pipelines.md lists those that we have tried" in done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != jar]
 
 
 def test_the_command_archives_into_a_bucket(

@@ -117,6 +117,7 @@ def test_windows_equal_a_direct_computation_and_a_restart_adds_nothing_twice(
     windows.run(session, arguments, SILENT)
     assert of_stream(cluster) == of_table(session, arguments) == complete
 
+    leave_stray_files(arguments.out)
     add(cluster, rows[2000:])
     closed = windows.run(session, dataclasses.replace(arguments, close=True), SILENT)
     assert of_stream(cluster) == of_table(session, arguments) == expected(rows)
@@ -126,6 +127,19 @@ def test_windows_equal_a_direct_computation_and_a_restart_adds_nothing_twice(
     late = windows.run(session, arguments, SILENT)
     assert late.late_groups > 0
     assert of_stream(cluster) == expected(rows)
+
+
+def leave_stray_files(out: Path) -> None:
+    """Files of others, in every place from which the pipeline reads."""
+    first = min((out / "table").glob("batch=*"))
+    foreign = min(first.glob("part-*.parquet")).read_bytes()
+    for name in ("table/foreign.parquet", f"table/{first.name}/copy.parquet"):
+        (out / name).write_bytes(foreign)
+    for name in ("table/_SUCCESS", "manifests/notes.txt", "closing/._marker.json", ".DS_Store",
+                 "checkpoint/offsets/.DS_Store", "checkpoint/commits/notes.txt"):  # fmt: skip
+        (out / name).write_bytes(b"foreign")
+    later = {"event_time": "2999-01-01T00:00:00Z"}  # would close all windows
+    (out / "closing" / "foreign.json").write_text(json.dumps(later) + "\n")
 
 
 def forget_last_commit(out: Path) -> None:

@@ -70,7 +70,7 @@ def in_directory(path: Path) -> Files:
 
 def file_of(batch: int, day: int, *, rows: int = 10, size: int = 100, mark: str = "a") -> File:
     partition = f"2013-01-{day:02d}"
-    name = f"data/event_date={partition}/{batch:010d}-{mark}.parquet"
+    name = f"data/event_date={partition}/{batch:010d}-{mark:0>16}.parquet"
     return File(name, partition, rows, size, rows * 7, 0, 1)
 
 
@@ -165,17 +165,46 @@ def test_of_two_runs_that_write_a_batch_one_wins() -> None:
 def test_swept_are_unlisted_files_of_taken_numbers_only() -> None:
     contents = replace(contents_of(None, THREE), generation=1)
     day = "data/event_date=2013-01-01"
+    own, unfinished = f"{'5f' * 8}.parquet", f"{'5f' * 8}.parquet.{'81' * 6}"
     unlisted = {
-        f"{day}/0000000002-killed.parquet",
-        f"{day}/.0000000001-killed.parquet.5f",
-        f"{day}/g0000000001-replaced.parquet",
+        f"{day}/0000000002-{own}",
+        f"{day}/.0000000001-{unfinished}",
+        f"{day}/g0000000001-{own}",
+        f"{day}/.g0000000001-{unfinished}",
     }
-    kept = {
-        f"{day}/0000000003-of-a-run-that-lives.parquet",
-        f"{day}/g0000000002-of-a-run-that-lives.parquet",
+    of_a_run_that_lives = {
+        f"{day}/0000000003-{own}",
+        f"{day}/.0000000003-{unfinished}",
+        f"{day}/g0000000002-{own}",
+    }
+    foreign = {
         f"{day}/README",
+        f"{day}/.DS_Store",
+        f"{day}/._0000000001-{own}",
+        f"{day}/0000000001-report.parquet",
+        f"{day}/0000000001-{own}.bak",
+        f"data/0000000001-{own}",
+        f"data/other=1/0000000001-{own}",
     }
+    kept = of_a_run_that_lives | foreign
     assert set(sweepable(contents, {*contents.files, *unlisted, *kept})) == unlisted
+
+
+def test_stray_files_are_no_part_of_an_archive(tmp_path: Path) -> None:
+    files = in_directory(tmp_path)
+    for batch in THREE:
+        place.publish(files, batch)
+    before = place.load(files)
+    stray = (
+        ".DS_Store", "manifests/.DS_Store", "manifests/._0000000000.json", "manifests/copy.json",
+        "manifests/old/0000000009.json", "manifests/0000000003.json.bak", "snapshots/notes.txt",
+        "snapshots/_SUCCESS", "data/_SUCCESS", "data/event_date=2013-01-01/foreign.parquet",
+    )  # fmt: skip
+    for name in stray:
+        files.create(name, b"foreign")
+    assert place.load(files) == before
+    assert place.sweep(files, *before) == place.Swept(files=0, manifests=0)
+    assert {*stray} <= {*files.list("")}
 
 
 def test_only_small_files_of_closed_days_are_merged_each_day_by_itself() -> None:
@@ -213,7 +242,7 @@ def test_a_snapshot_replaces_manifests_and_a_later_run_deletes_the_old_files() -
     before, _ = place.load(files)
     groups = plan_compaction(before, NOW_MS)
     merged = replace(
-        file_of(0, 1, rows=20), name="data/event_date=2013-01-01/g0000000000-x.parquet"
+        file_of(0, 1, rows=20), name=f"data/event_date=2013-01-01/g0000000000-{'0' * 16}.parquet"
     )
     files.create(merged.name, b"")
     place.publish(files, compacted(before, ORIGIN, groups, [merged]))

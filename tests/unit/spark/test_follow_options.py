@@ -4,7 +4,8 @@ import pytest
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import stream_ref
-from anabranch.spark.options.follow import Budget, parse_follow
+from anabranch.spark.options.follow import Budget, parse_follow, parse_inference
+from anabranch.spark.options.payload import ArrowPayload
 from anabranch.spark.options.streams import Named
 from anabranch.spark.source import refuse_old_spark
 
@@ -30,12 +31,30 @@ def test_limits_losses_and_the_group_are_read() -> None:
     assert str(options.reader_group) == "demo/spark"
 
 
+def test_arrow_payloads_have_columns_about_events_only_on_request() -> None:
+    plain = parse_follow({**GIVEN, "payload": "arrow", "payload_schema": "id INT"})
+    assert (plain.payload, plain.columns) == (ArrowPayload("id INT"), ())
+    named = parse_follow({**GIVEN, "payload": "arrow", "columns": "event_time"})
+    assert (named.payload, named.columns) == (ArrowPayload(), ("event_time",))
+
+
+def test_columns_are_inferred_for_the_options_of_both_kinds_of_reads() -> None:
+    arrow = {**GIVEN, "payload": "arrow", "start": "tail"}
+    following = parse_inference({**arrow, "max_rows_per_trigger": "5", "reader_group": "demo/x"})
+    assert (following.start, following.payload) == ("tail", ArrowPayload())
+    assert parse_inference({**arrow, "end": "head"}).end == "head"
+    with pytest.raises(InvalidRequest, match="there is no option 'max_rows'"):
+        parse_inference({**arrow, "max_rows": "5"})
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"end": "tail"}, "there is no option 'end'"),
         ({"max_bytes_per_trigger": "0"}, "max_bytes_per_trigger is not understood"),
         ({"failondataloss": "no"}, "failOnDataLoss is not understood"),
+        ({"payload_schema": "id INT"}, "goes with Arrow payloads"),
+        ({"payload": "arrow", "columns": "event"}, "has no column event"),
         ({"tier2": "file:///tmp"}, "needs a running cluster"),
         ({"nats_url": ""}, "needs a running cluster"),
         ({"path": "", "pattern": "demo/.*", "reader_group": "demo/x"}, "subscribes to streams by"),

@@ -19,11 +19,14 @@ from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import NatsTarget
 from anabranch.spark.following.kept_client import KeptClient
 from anabranch.spark.following.source import StreamFollower, budget_of
+from anabranch.spark.options.columns import DEFAULT
 from anabranch.spark.options.follow import Budget, FollowOptions
 from anabranch.spark.options.streams import Named
 from anabranch.spark.places.stores import StorePlace
+from anabranch.spark.reading.schema import schema_of
 
 OPTIONS = FollowOptions(Named((stream_ref("demo/flights"),)), NatsTarget(("nats://unused",)))
+SCHEMA = schema_of(DEFAULT)
 
 
 class CountedPlace:
@@ -82,20 +85,20 @@ def test_the_limit_of_spark_counts_together_with_the_other_one_of_the_options(
     ],
 )
 def test_spark_learns_the_limit_of_the_options(budget: Budget, limit: ReadLimit) -> None:
-    assert StreamFollower(replace(OPTIONS, budget=budget)).getDefaultReadLimit() == limit
+    assert StreamFollower(replace(OPTIONS, budget=budget), SCHEMA).getDefaultReadLimit() == limit
 
 
-def test_a_follower_is_pickled_as_its_options_alone() -> None:
-    follower = StreamFollower(OPTIONS)
+def test_a_follower_is_pickled_as_its_options_and_columns_alone() -> None:
+    follower = StreamFollower(OPTIONS, SCHEMA)
     follower._kept = KeptClient(Opening(), SystemClock())
     copied = pickle.loads(pickle.dumps(follower))
-    assert copied._options == OPTIONS
+    assert (copied._options, copied._schema) == (OPTIONS, SCHEMA)
     assert copied._kept is None
 
 
 def test_an_offset_of_a_later_release_is_refused_before_any_connection() -> None:
     with pytest.raises(InvalidRequest, match="update anabranch-spark"):
-        StreamFollower(OPTIONS).latestOffset({"demo/flights": "v9"}, ReadAllAvailable())
+        StreamFollower(OPTIONS, SCHEMA).latestOffset({"demo/flights": "v9"}, ReadAllAvailable())
 
 
 def test_calls_share_one_connection_until_the_client_is_closed() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from anabranch.common.errors import InvalidRequest
+from anabranch.common.errors import CorruptManifest, InvalidRequest
 from anabranch.spark.pipelines.windowing.aggregates import KEYS, VALUES, path_of
 from anabranch.spark.pipelines.windowing.directory import Directory
 from anabranch.spark.pipelines.windowing.plot import (
@@ -62,9 +62,38 @@ def test_a_directory_keeps_the_windows_of_its_first_run(tmp_path: Path) -> None:
 def test_a_marker_closes_a_directory(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
     directory.begin(ASKED.windowing())
+    for stray in ("foreign.json", "._marker.json", ".DS_Store"):
+        (directory.closing / stray).write_text("{}")
     assert not directory.is_closed
     directory.close()
     assert directory.is_closed
+
+
+def test_a_table_has_the_files_that_its_manifests_list(tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    directory.begin(ASKED.windowing())
+    assert directory.files() == []
+    for number in (0, 11):
+        part = directory.table / f"batch={number:010d}"
+        part.mkdir()
+        (part / "part-0.parquet").write_bytes(b"")
+        (part / "_SUCCESS").write_bytes(b"")
+        (part / ".part-0.parquet.crc").write_bytes(b"")
+        directory.record(number)
+    own = [directory.table / f"batch={number:010d}" / "part-0.parquet" for number in (0, 11)]
+    assert directory.files() == own
+    for stray in ("table/foreign.parquet", "table/batch=0000000000/part-9.parquet",
+                  "table/batch=0000000005/part-0.parquet", "manifests/.DS_Store",
+                  "manifests/._0000000000.json", "manifests/0000000001.json.bak"):  # fmt: skip
+        (tmp_path / stray).parent.mkdir(exist_ok=True)
+        (tmp_path / stray).write_bytes(b"foreign")
+    assert directory.files() == own
+    directory.forget(0)
+    directory.forget(0)
+    assert directory.files() == own[1:]
+    (directory.manifests / "0000000011.json").write_text("{}")
+    with pytest.raises(CorruptManifest, match="cannot be read"):
+        directory.files()
 
 
 def test_the_url_of_a_part_keeps_its_sign_of_equality(tmp_path: Path) -> None:

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.common.adapters import local_disk
 from anabranch.common.adapters.local_disk import (
     LocalDisk,
     lock_directory,
-    mount_type,
     prepare_directory,
 )
 from anabranch.common.errors import (
@@ -28,34 +26,15 @@ from anabranch.segstore.adapters.journal.local import open_local_journal, probe_
 from kit.log_driver import Callbacks
 from kit.simdisk import SimDisk
 
-MOUNTS = """\
-/dev/vda / ext4 rw 0 0
-server:/net /net nfs4 rw 0 0
-/dev/vdb /srv/local\\040disk xfs rw 0 0
-sshfs# /mnt/remote fuse.sshfs rw 0 0
-"""
 
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/", "ext4"),
-        ("/network", "ext4"),
-        ("/net/user", "nfs4"),
-        ("/net", "nfs4"),
-        ("/srv/local disk/data", "xfs"),
-        ("/mnt/remote/x", "fuse.sshfs"),
-    ],
-)
-def test_the_longest_mount_point_tells_the_file_system(path: str, kind: str) -> None:
-    assert mount_type(MOUNTS, path) == kind
-
-
-def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = mount_type(Path("/proc/self/mounts").read_text(), str(tmp_path.resolve()))
-    monkeypatch.setattr(local_disk, "NETWORK_FILE_SYSTEMS", frozenset({kind}))
-    with pytest.raises(DirectoryUnusable, match="network"):
-        prepare_directory(tmp_path)
+@pytest.mark.parametrize("kind", ["nfs4", "9p", "cifs"])
+def test_a_journal_is_refused_on_a_network_file_system(tmp_path: Path, kind: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"9 1 0:9 / {tmp_path} rw - {kind} host:/x rw\n")
+    with pytest.raises(DirectoryUnusable, match=f"network file system.*{kind}"):
+        prepare_directory(tmp_path / "journal", mount_table=mounts)
+    mounts.write_text(f"9 1 0:9 / {tmp_path} rw - xfs /dev/vdb rw\n")
+    prepare_directory(tmp_path / "journal", mount_table=mounts)
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,17 @@ import pytest
 from anabranch.common.adapters.chunk_url import open_chunk_storage
 from anabranch.common.errors import InvalidSetting
 from anabranch.common.runtime.ids import SeededIds
-from anabranch.common.storage.mounts import SETTING, mount_of, parse_mounts, refusal_in
+from anabranch.common.storage.mounts import (
+    NETWORK,
+    SETTING,
+    WITHOUT_LINKS,
+    OnNetwork,
+    is_network,
+    mount_at,
+    mount_of,
+    parse_mounts,
+    refusal,
+)
 
 RECORDED = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -43,6 +53,10 @@ NEVER = {
 }
 
 
+def refusal_in(text: str, path: PurePosixPath, on_network: OnNetwork) -> InvalidSetting | None:
+    return refusal(mount_of(path, parse_mounts(text)), str(path), on_network)
+
+
 @pytest.mark.parametrize("path", LOCAL)
 def test_a_file_system_of_this_machine_may_hold_tier_2(path: str) -> None:
     assert refusal_in(RECORDED, PurePosixPath(path), "refused") is None
@@ -72,6 +86,27 @@ def test_a_file_system_that_cannot_keep_the_promises_is_refused_even_if_accepted
 def test_an_empty_or_strange_text_refuses_nothing() -> None:
     assert refusal_in("", PurePosixPath("/srv/nfs"), "refused") is None
     assert mount_of(PurePosixPath("/"), parse_mounts("a b c - d")) is None
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORK | WITHOUT_LINKS))
+def test_every_known_network_file_system_is_refused_by_its_name(kind: str) -> None:
+    refused = refusal_in(f"9 1 0:9 / /srv rw - {kind} host:/x rw", PurePosixPath("/srv"), "refused")
+    assert refused is not None
+    assert refused.fields["file_system"] == kind
+    assert is_network(kind)
+
+
+def test_a_directory_that_does_not_exist_yet_has_the_mount_that_it_will_be_on(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(f"9 1 0:9 / {tmp_path}/real rw - xfs /dev/vdb rw\n")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    found = mount_at(tmp_path / "link" / "a" / "b", table)
+    assert found is not None
+    assert (found.kind, found.source) == ("xfs", "/dev/vdb")
+    assert mount_at(tmp_path / "other", table) is None
+    assert mount_at(tmp_path / "link", tmp_path / "none") is None
 
 
 async def test_a_store_refuses_a_directory_before_it_creates_anything_there(

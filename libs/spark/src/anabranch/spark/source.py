@@ -66,15 +66,15 @@ class AnabranchDataSource(DataSource):
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802
         """Parse the options, and return a reader. Raises Invalid errors, Unavailable."""
         from anabranch.spark.options.follow import parse_follow
-        from anabranch.spark.reading.schema import schema_of
+        from anabranch.spark.reading.source import check_columns
 
         with told_to_users():
             refuse_old_spark(pyspark.__version__)
             options = parse_follow(dict(self.options))
-            refuse_other_columns(schema, schema_of(options.columns))
+            check_columns(options, schema)
         from anabranch.spark.following.source import StreamFollower
 
-        return StreamFollower(options)
+        return StreamFollower(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         """Parse the options, and return a sink. Raises Invalid and NotFound errors, Unavailable."""

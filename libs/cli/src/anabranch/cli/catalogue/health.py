@@ -10,6 +10,7 @@ HEALTH = (
         (
             "anabranch doctor",
             "anabranch doctor --local --data-dir out/anabranch",
+            "anabranch doctor network-directories --local --directory /srv/nfs/tier2",
             "anabranch doctor disk-sync nats-sync --json",
         ),
     ),

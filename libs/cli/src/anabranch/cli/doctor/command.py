@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,7 +13,8 @@ from anabranch.cli.doctor.examination import Examined, examine, has_failed
 from anabranch.cli.doctor.place import Named, Place, data_dir_of, place_of, this_machine
 from anabranch.cli.doctor.showing import show
 from anabranch.cli.doctor.sight import sight_of
-from anabranch.cli.doctor.sources.directory import Directory, directory
+from anabranch.cli.doctor.sources.directory import Directory
+from anabranch.cli.doctor.sources.directory import directory as content_of
 from anabranch.cli.output import Output
 from anabranch.cli.session import Connection, run_async
 from anabranch.common.runtime.clock import SystemClock
@@ -39,6 +41,7 @@ _NAMED = Addresses()
 def doctor(
     *checks: str,
     local: Annotated[bool, Parameter(negative="")] = False,
+    directory: tuple[Path, ...] = (),
     addresses: Addresses = _NAMED,
     connection: Connection = _HERE,
 ) -> int:
@@ -52,8 +55,10 @@ def doctor(
         Only the checks with these names; without names, all of them.
     local
         Check this machine only, for example before a cluster runs on it.
+    directory
+        A directory for tier 2 or a journal, for `network-directories`; may be repeated.
     """
-    place = find_place(connection, addresses, local=local)
+    place = replace(find_place(connection, addresses, local=local), directories=directory)
     found = run_async(examined(place, checks))
     show(Output(connection.form), found)
     return 1 if has_failed(found) else 0
@@ -65,7 +70,7 @@ def find_place(connection: Connection, addresses: Addresses, *, local: bool = Fa
         return this_machine(connection.data_dir, os.environ)
     target = connection.target
     data_dir = data_dir_of(target, connection.data_dir)
-    found = directory(data_dir) if data_dir is not None else Directory()
+    found = content_of(data_dir) if data_dir is not None else Directory()
     named = Named(addresses.nats_monitor, addresses.redis, addresses.health)
     return place_of(target, found, data_dir, named, os.environ)
 

@@ -25,7 +25,8 @@ NO_CLUSTER = "no cluster runs in this data directory"
 class Place:
     """The addresses; an empty one is not known. `target` None: only this machine is looked at.
 
-    `data_dir`: the data directory, if it is on this machine. `health`: the base URLs of the
+    `data_dir`: the data directory, if it is on this machine. `directories`: more of this machine's
+    directories, which the command line names. `health`: the base URLs of the
     services' health ports, by the names under which findings mention them.
     """
 
@@ -38,6 +39,7 @@ class Place:
     redis: str = ""
     tier2: str = ""
     health: Mapping[str, str] = field(default_factory=dict)
+    directories: tuple[Path, ...] = ()
 
     @property
     def absent(self) -> bool:

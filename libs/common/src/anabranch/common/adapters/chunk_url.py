@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import assert_never
 
 from anabranch.common.adapters.chunk_local import LocalChunkStorage
@@ -27,12 +27,11 @@ from anabranch.common.storage.location import (
     ObjectOptions,
     parse_location,
 )
-from anabranch.common.storage.mounts import OnNetwork, refusal_in
+from anabranch.common.storage.mounts import MOUNT_TABLE, OnNetwork, mount_at, refusal
 from anabranch.common.storage.ports import ChunkStorage
 from anabranch.common.storage.probe import probe_create_only
 
 _DEFAULTS = ObjectOptions()
-MOUNT_TABLE = Path("/proc/self/mountinfo")
 
 _log = get_logger(__name__)
 
@@ -158,11 +157,7 @@ def check_file_system(root: Path, on_network: OnNetwork, mount_table: Path = MOU
     A machine without a mount table is not checked. Raises InvalidSetting, which names the file
     system.
     """
-    try:
-        text = mount_table.read_text(errors="surrogateescape")
-        refused = refusal_in(text, PurePosixPath(root.resolve()), on_network)
-    except OSError:
-        return
+    refused = refusal(mount_at(root, mount_table), str(root), on_network)
     if refused is not None:
         raise refused
 

@@ -27,6 +27,7 @@ from anabranch.common.errors import (
     ObjectExists,
     ObjectNotFound,
 )
+from anabranch.common.storage.mounts import MOUNT_TABLE, is_network, mount_at
 from anabranch.common.storage.ports import Buffer
 
 BUFFERS_PER_CALL_MAX = 1024
@@ -36,11 +37,6 @@ _DIRECT_ALIGNMENT = 4096
 _NO_DIRECT_READS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _DISK_ERRORS = frozenset({errno.EIO, errno.EROFS, errno.EFBIG})
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-NETWORK_FILE_SYSTEMS = frozenset({
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.cephfs", "glusterfs",
-    "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "lustre", "beegfs", "gpfs",
-    "ocfs2", "gfs2", "orangefs", "davfs", "fuse.davfs",
-})  # fmt: skip
 
 
 class _Named:
@@ -306,7 +302,9 @@ def _sync_directory(path: Path | str) -> None:
         os.close(fd)
 
 
-def prepare_directory(path: Path, *, hold_directories: bool = False) -> LocalDisk:
+def prepare_directory(
+    path: Path, *, hold_directories: bool = False, mount_table: Path = MOUNT_TABLE
+) -> LocalDisk:
     """Open the directory as a disk; create it and its parents durably if they are missing.
 
     Raises DirectoryUnusable: not a directory, not writable, on a network file system.
@@ -320,10 +318,10 @@ def prepare_directory(path: Path, *, hold_directories: bool = False) -> LocalDis
         ) from error
     if not os.access(full, os.W_OK | os.X_OK | os.R_OK):
         raise DirectoryUnusable("the directory is not writable", path=str(full))
-    kind = mount_type(Path("/proc/self/mounts").read_text(), str(full))
-    if kind in NETWORK_FILE_SYSTEMS:
+    mount = mount_at(full, mount_table)
+    if mount is not None and is_network(mount.kind):
         raise DirectoryUnusable(
-            "the directory lies on a network file system", path=str(full), file_system=kind
+            "the directory lies on a network file system", path=str(full), file_system=mount.kind
         )
     return LocalDisk(full, hold_directories=hold_directories)
 
@@ -359,20 +357,6 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
         os.close(fd)
     draft.replace(path)
     _sync_directory(path.parent)
-
-
-def mount_type(mounts: str, path: str) -> str:
-    """The type of the file system of `path`, according to the text of /proc/self/mounts."""
-    best = ("", "unknown")
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        point = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best[0]):
-            best = (point, fields[2])
-    return best[1]
 
 
 class DirectoryLock:

@@ -1,25 +1,28 @@
-"""Decides whether a directory's file system may hold tier 2. Pure: works on texts of the kernel.
+"""Finds the mount of a directory, and decides whether its file system may hold tier 2.
 
     /proc/self/mountinfo ──parse_mounts──▶ mounts ──mount_of(path)──▶ the directory's mount
     mount ──refusal(accepted)──▶ InvalidSetting, or None
+
+Only `mount_at` touches the machine; the rest works on the kernel's text.
 
 Tier 2 in a directory rests on two promises: a name is created once (by `link`), and synced data
 survive a power cut. The kernel keeps both for its own file systems. On a network file system they
 depend on a server that a client cannot question: a server may acknowledge a sync before its disk
 has the data, and a client may show a listing from its cache. The probe at start cannot see either.
-Such a directory therefore requires the operator's word.
+Such a directory therefore requires the operator's word. A journal is refused there in any case.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from anabranch.common.errors import InvalidSetting
 
 SETTING = "ANABRANCH_SEGSTORE_TIER2_NETWORK"
 OnNetwork = Literal["refused", "accepted"]
+MOUNT_TABLE = Path("/proc/self/mountinfo")
 
 WITHOUT_LINKS = frozenset(
     ("cifs", "smb3", "smbfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.goofys",
@@ -28,9 +31,10 @@ WITHOUT_LINKS = frozenset(
 )  # fmt: skip
 """Kinds without an atomic `link` or a `sync` that means something: refused in any case."""
 NETWORK = frozenset(
-    ("nfs", "nfs4", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "lustre", "gpfs",
-     "beegfs", "fuse.beegfs", "orangefs", "pvfs2", "afs", "coda", "9p", "fuse.juicefs",
-     "fuse.seaweedfs", "fuse.mfs", "fuse.moosefs", "panfs", "weka", "wekafs")
+    ("nfs", "nfs4", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.cephfs", "glusterfs",
+     "fuse.glusterfs", "lustre", "gpfs", "beegfs", "fuse.beegfs", "orangefs", "pvfs2", "afs",
+     "coda", "9p", "fuse.juicefs", "fuse.seaweedfs", "fuse.mfs", "fuse.moosefs", "panfs", "weka",
+     "wekafs", "ocfs2", "gfs2")
 )  # fmt: skip
 """Kinds that can keep the promises, if their servers and options are right."""
 _NFS = ("nfs", "nfs4")
@@ -46,6 +50,23 @@ class Mount:
     kind: str
     source: str
     options: frozenset[str]
+
+
+def is_network(kind: str) -> bool:
+    """Whether a kind of file system is one of another machine, or is shared with one."""
+    return kind in NETWORK or kind in WITHOUT_LINKS
+
+
+def mount_at(path: Path, table: Path = MOUNT_TABLE) -> Mount | None:
+    """The mount on which a directory is, or will be; blocks.
+
+    None: the machine has no mount table, or the path cannot be resolved.
+    """
+    try:
+        text = table.read_text(errors="surrogateescape")
+        return mount_of(PurePosixPath(path.resolve()), parse_mounts(text))
+    except OSError:
+        return None
 
 
 def parse_mounts(text: str) -> list[Mount]:
@@ -93,12 +114,6 @@ def refusal(mount: Mount | None, path: str, on_network: OnNetwork) -> InvalidSet
         f"cache no names, set {SETTING}=accepted",
         mount, path,
     )  # fmt: skip
-
-
-def refusal_in(text: str, path: PurePosixPath, on_network: OnNetwork) -> InvalidSetting | None:
-    """The same, for the text of mountinfo."""
-    mounts: Sequence[Mount] = parse_mounts(text)
-    return refusal(mount_of(path, mounts), str(path), on_network)
 
 
 def _refused(what: str, remedy: str, mount: Mount, path: str) -> InvalidSetting:

@@ -23,13 +23,14 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from anabranch.common.errors import NotFound, Retry
 from anabranch.common.runtime.logger import get_logger
 from anabranch.spark.errors_shown import told_to_users
 from anabranch.spark.following.offsets import Offset, parse_offset, to_json
 from anabranch.spark.options.follow import Budget, FollowOptions
-from anabranch.spark.reading.source import ReadPartition
+from anabranch.spark.reading.source import ReadPartition, partition_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,16 +61,17 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows streams by cuts. State, on the driver only: the client, the end at which
     `availableNow` stops, and the offsets that were planned and released last."""
 
-    def __init__(self, options: FollowOptions) -> None:
+    def __init__(self, options: FollowOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
         self._kept: KeptClient | None = None
         self._target: Offset | None = None
         self._consumed: Offset | None = None
         self._generation: int | None = None
         self._released: Offset = {}
 
-    def __reduce__(self) -> tuple[type, tuple[FollowOptions]]:
-        return StreamFollower, (self._options,)
+    def __reduce__(self) -> tuple[type, tuple[FollowOptions, StructType]]:
+        return StreamFollower, (self._options, self._schema)
 
     # --- on the driver --------------------------------------------------------------------
 
@@ -171,9 +173,9 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a task ------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        from anabranch.spark.reading.batch import PartitionRead, read
+        from anabranch.spark.reading.batch import read
 
         assert isinstance(partition, ReadPartition)
-        how = PartitionRead(self._options.place, self._options.columns, partition.watermarks)
+        how = partition_read(self._options, partition, self._schema)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)

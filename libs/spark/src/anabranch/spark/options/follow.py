@@ -5,6 +5,8 @@ max_bytes_per_trigger  about the most stored bytes of a micro-batch
 max_rows_per_trigger   about the most events of a micro-batch
 failOnDataLoss         true (default): the query fails if events that it has not read are gone
 reader_group           scope/group: the subscriber that releases the processed events
+
+The columns, the payload and the division are those of a batch read.
 """
 
 from dataclasses import dataclass, field
@@ -13,11 +15,12 @@ from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.model.reader_group import GroupRef, group_ref
 from anabranch.common.runtime.nats_target import NatsTarget
-from anabranch.spark.options import columns, places, streams
+from anabranch.spark.options import columns, payload, places, read, streams
 from anabranch.spark.options.bounds import AtTime, Bound, parse_bound
-from anabranch.spark.options.columns import Columns, parse_columns
+from anabranch.spark.options.columns import Columns
+from anabranch.spark.options.payload import ArrowPayload, parse_payload, parse_read_columns
 from anabranch.spark.options.places import parse_cluster
-from anabranch.spark.options.read import Division, parse_division
+from anabranch.spark.options.read import Division, ReadOptions, parse_division, parse_options
 from anabranch.spark.options.streams import Matching, Named, Tagged, Which, parse_streams
 from anabranch.spark.options.texts import Texts, number, refuse_unknown, switch
 
@@ -25,7 +28,7 @@ NAMES = frozenset(
     (
         *streams.NAMES, *places.NAMES, "start", "columns", "target_partition_bytes",
         "min_partitions", "max_bytes_per_trigger", "max_rows_per_trigger", "failondataloss",
-        "reader_group",
+        "reader_group", *payload.NAMES,
     )
 )  # fmt: skip
 
@@ -54,6 +57,8 @@ class FollowOptions:
     """Whether the query fails if events that it has not read are truncated or deleted."""
     reader_group: GroupRef | None = None
     """The subscriber whose cut follows the query's commits."""
+    payload: ArrowPayload | None = None
+    """How to decode the events; None: not at all."""
 
 
 def parse_follow(options: Texts) -> FollowOptions:
@@ -65,14 +70,25 @@ def parse_follow(options: Texts) -> FollowOptions:
         which=which,
         place=parse_cluster(options, "following a stream"),
         start=_start(options, which),
-        columns=parse_columns(options),
+        columns=parse_read_columns(options),
         division=parse_division(options),
         budget=Budget(
             _limit("max_bytes_per_trigger", options), _limit("max_rows_per_trigger", options)
         ),
         fail_on_data_loss=switch("failOnDataLoss", options.get("failondataloss"), True),
         reader_group=_group(options, which),
+        payload=parse_payload(options),
     )
+
+
+def parse_inference(options: Texts) -> ReadOptions:
+    """The batch read whose first event has the columns of a payload.
+
+    `options`: those of a batch or of a streaming read, because Spark asks for the columns before it
+    says which. Raises as `parse_options`, for options that neither has too.
+    """
+    refuse_unknown(options, read.NAMES | NAMES)
+    return parse_options({name: text for name, text in options.items() if name in read.NAMES})
 
 
 def _start(options: Texts, which: Which) -> Bound:

@@ -143,9 +143,9 @@ def followed(
 
 def run(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
     """Archive up to the stream's present tail, or follow the stream until Ctrl-C."""
-    events = followed(session, arguments, os.environ)
     if arguments.format != "parquet":
-        return _into_table(session, events, arguments, progress)
+        return _into_table(session, arguments, progress)
+    events = followed(session, arguments, os.environ)
     url = url_of(arguments.out)
     files = open_files(url)
     contents, snapshot = place.load(files)
@@ -197,16 +197,15 @@ def _report(url: str, archivist: Archivist, swept: int, compacted_files: int) ->
     )
 
 
-def _into_table(
-    session: SparkSession, events: DataFrame, arguments: Arguments, progress: Progress
-) -> Report:
+def _into_table(session: SparkSession, arguments: Arguments, progress: Progress) -> Report:
     """Archive into a table of Delta Lake or Iceberg, whose own log makes it exactly once."""
-    lake.check_present(session, arguments.format)
     if arguments.compact:
         raise InvalidRequest(
             "this pipeline compacts its own archives only",
             remedy="omit --compact, and compact the table with its own OPTIMIZE or procedures",
         )
+    lake.check_usable(session, arguments.format, arguments.out)
+    events = followed(session, arguments, os.environ)
     progress.phase("archiving")
     writer = lake.writer(events, arguments.format, arguments.out, arguments.unit)
     writer = triggered(writer, follow=arguments.follow, every_s=arguments.every)

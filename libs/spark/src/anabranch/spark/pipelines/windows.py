@@ -24,12 +24,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.model.names import stream_ref
 from anabranch.common.model.quantities import duration_s
+from anabranch.spark.pipelines.archiving.tasks import file_path
 from anabranch.spark.pipelines.arguments import argument, nats_url
 from anabranch.spark.pipelines.frame import Pipeline, run_program
 from anabranch.spark.pipelines.progress import Progress
 from anabranch.spark.pipelines.queries import await_end, triggered
 from anabranch.spark.pipelines.windowing.aggregates import Windowing, told, windows_of
-from anabranch.spark.pipelines.windowing.directory import CLOSING_SCHEMA, Directory
+from anabranch.spark.pipelines.windowing.directory import CLOSING_SCHEMA, MARKER, Directory
 from anabranch.spark.pipelines.windowing.plot import plot_windows
 
 _DROPPED = "numRowsDroppedByWatermark"
@@ -129,7 +130,9 @@ class Writing:
             if not found[0]:
                 return
             part = windows.orderBy("window_start", "key").coalesce(1)
+            self.directory.forget(number)
             part.write.mode("overwrite").parquet(self.directory.batch(number))
+            self.directory.record(number)
             if self.windowing.to is not None:
                 self._tell(windows, number)
         finally:
@@ -167,7 +170,8 @@ def followed(
     if max_bytes is not None:
         reader = reader.option("max_bytes_per_trigger", max_bytes)
     reader = reader.option("columns", "event,routing_key,event_time")
-    markers = session.readStream.schema(CLOSING_SCHEMA).json(directory.closing.resolve().as_uri())
+    marker = session.readStream.schema(CLOSING_SCHEMA).option("pathGlobFilter", MARKER)
+    markers = marker.json(directory.closing.resolve().as_uri())
     return (
         reader.load(stream)
         .withColumn("counted", F.lit(1))
@@ -209,10 +213,11 @@ def _query(session: SparkSession, writing: Writing) -> None:
 
 
 def read(session: SparkSession, directory: Directory, windowing: Windowing) -> DataFrame | None:
-    """The table of all windows; None before the first one."""
-    if not any(directory.table.rglob("*.parquet")):
+    """The table of all windows; None before the first one. Raises CorruptManifest."""
+    files = directory.files()
+    if not files:
         return None
-    found = session.read.parquet(directory.table.resolve().as_uri())
+    found = session.read.parquet(*(file_path(path.resolve()) for path in files))
     return found.select(*windowing.columns)
 
 

@@ -1,4 +1,8 @@
-"""The columns of a read whose events are Arrow tables, as the first event's table has them."""
+"""The columns of a read whose events are Arrow tables, as the first event's table has them.
+
+A streaming read asks each time that it is started: the first event is that at or after its option
+`start`, wherever its checkpoint is.
+"""
 
 from dataclasses import replace
 
@@ -22,13 +26,13 @@ _REMEDY = 'name the columns: .option("payload_schema", "id INT, name STRING")'
 
 
 def inferred(options: ReadOptions) -> StructType:
-    """The columns of the first event's table. Raises InvalidRequest if there is no event yet,
+    """The columns of the first event's table. Raises InvalidRequest if the read has no event,
     SerializationFailed, and as `plan_read`."""
     with opened(options.place) as (loop, streams):
         event = loop.run(_first_event(streams, options))
     if event is None:
         raise InvalidRequest(
-            "the columns of the payload are unknown, because there is no event yet",
+            "the columns of the payload are unknown, because there is no event from the start on",
             remedy=_REMEDY,
         )
     try:

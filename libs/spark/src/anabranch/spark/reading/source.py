@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.spark.errors_shown import told_to_users
+from anabranch.spark.options.follow import FollowOptions, parse_inference
 from anabranch.spark.options.payload import parse_payload, parse_read_columns
 from anabranch.spark.options.read import ReadOptions, parse_options
 from anabranch.spark.options.texts import Texts
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from anabranch.common.model.names import StreamRef
     from anabranch.spark.partitioning import Partition
+    from anabranch.spark.reading.batch import PartitionRead
     from anabranch.spark.reading.filters import Wanted
 
 
@@ -37,7 +39,7 @@ class ReadPartition(InputPartition):
 
 
 def read_schema(options: Texts) -> StructType | str:
-    """The columns of a read, as a text that Spark parses if the user gave them as one.
+    """The columns of a batch or streaming read; as a text for Spark if the user gave one.
 
     Raises Invalid errors; for Arrow payloads without `payload_schema` as `inferred`.
     """
@@ -53,7 +55,7 @@ def read_schema(options: Texts) -> StructType | str:
         return ", ".join((payload.ddl, *rest))
     from anabranch.spark.reading.inference import inferred
 
-    found = inferred(parse_options(options))
+    found = inferred(parse_inference(options))
     return StructType([*found.fields, *about.fields])
 
 
@@ -64,7 +66,7 @@ def batch_reader(options: Texts, schema: StructType) -> "StreamReader":
     return PushingReader(parsed, schema) if parsed.push_filters else StreamReader(parsed, schema)
 
 
-def check_columns(options: ReadOptions, schema: StructType) -> None:
+def check_columns(options: ReadOptions | FollowOptions, schema: StructType) -> None:
     """Raises InvalidRequest for columns that the read cannot have."""
     about = schema_of(options.columns)
     if options.payload is None and schema != about:
@@ -109,13 +111,11 @@ class StreamReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        from anabranch.spark.reading.batch import PartitionRead, read
+        from anabranch.spark.reading.batch import read
 
         if not isinstance(partition, ReadPartition):  # An empty plan gets one of Spark's own.
             return
-        options = self._options
-        payload = None if options.payload is None else arrow_schema_of(self._schema)
-        how = PartitionRead(options.place, options.columns, partition.watermarks, payload)
+        how = partition_read(self._options, partition, self._schema)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)
 
@@ -128,6 +128,16 @@ class PushingReader(StreamReader):
 
         self._wanted, left = pushed(filters, self._options.columns)
         return left
+
+
+def partition_read(
+    options: ReadOptions | FollowOptions, partition: ReadPartition, schema: StructType
+) -> "PartitionRead":
+    """How a task reads the partition, as rows of the schema."""
+    from anabranch.spark.reading.batch import PartitionRead
+
+    payload = None if options.payload is None else arrow_schema_of(schema)
+    return PartitionRead(options.place, options.columns, partition.watermarks, payload)
 
 
 def arrow_schema_of(schema: StructType) -> "pa.Schema":

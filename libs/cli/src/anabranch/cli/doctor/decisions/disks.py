@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from anabranch.cli.doctor.finding import Finding, failure, ok, warning
 from anabranch.cli.figures import counted, duration, size
-from anabranch.common.adapters.local_disk import NETWORK_FILE_SYSTEMS
+from anabranch.common.storage.mounts import is_network
 
 JOURNAL_FILE_BYTES = 64 * 1024 * 1024
 UNTIERED_BYTES_MAX = 1024 * 1024 * 1024
@@ -109,7 +109,7 @@ def writable(disk: Disk) -> Finding:
 def file_system(disk: Disk) -> Finding:
     """Whether the kind of file system keeps its data."""
     kind = disk.file_system
-    if kind in NETWORK_FILE_SYSTEMS:
+    if is_network(kind):
         return warning(
             f"{disk.path} lies on {kind}, a network file system: stores refuse it for a journal",
             "keep the data directory on a local disk; tier 2 may lie on the network",

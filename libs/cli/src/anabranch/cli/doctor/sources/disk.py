@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from anabranch.cli.doctor.decisions.disks import UNTIERED_BYTES_MAX, Disk, SyncTimes
-from anabranch.common.adapters.local_disk import mount_type
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.storage.mounts import mount_at
 
 WRITE_COUNT = 50
 WRITE_BYTES = 4096
 MEASURE_S_MAX = 3.0
-MOUNTS = Path("/proc/self/mounts")
 UNTIERED_VARIABLE = "ANABRANCH_SEGSTORE_UNTIERED_BYTES_MAX"
 
 
@@ -31,7 +30,7 @@ def existing(directory: Path) -> Path:
 def disk_of(directory: Path, environment: Mapping[str, str]) -> Disk:
     """The disk under a data directory, which need not exist yet. Raises OSError."""
     path = existing(directory)
-    found = os.statvfs(path)
+    found, mount = os.statvfs(path), mount_at(path)
     stores = [one for one in directory.glob("segstore*") if one.is_dir()]
     untiered = environment.get(UNTIERED_VARIABLE, "")
     return Disk(
@@ -40,7 +39,7 @@ def disk_of(directory: Path, environment: Mapping[str, str]) -> Disk:
         free_bytes=found.f_bavail * found.f_frsize,
         inodes=found.f_files,
         inodes_free=found.f_favail,
-        file_system=mount_type(MOUNTS.read_text(), str(path)) if MOUNTS.exists() else "unknown",
+        file_system="unknown" if mount is None else mount.kind,
         read_only=bool(found.f_flag & os.ST_RDONLY),
         writable=os.access(path, os.W_OK | os.X_OK),
         store_count=max(len(stores), 1),

@@ -11,9 +11,10 @@ snapshots are create-only, so of two runs that write the same batch one wins. Th
 at the cut where the last one ended; nothing else records the progress, so a killed run leaves
 nothing to repair.
 
-A later run deletes unlisted files at its start: files of batches whose number is taken,
-and files of compactions up to the present generation. Files of the batch that comes next may belong
-to another run that is still alive, so they stay.
+A later run deletes unlisted files at its start, by their names: files of batches whose number is
+taken, and files of compactions up to the present generation. Files of the batch that comes next may
+belong to another run that is still alive, so they stay. Files with other names are foreign, and
+stay too.
 """
 
 import json
@@ -32,7 +33,11 @@ UNITS: Mapping[str, str] = {"day": "event_date", "hour": "event_hour"}
 """Unit of time of the partitions → the name of their column."""
 NONE_YET = -1
 _NUMBER = re.compile(rf"^(?:{MANIFESTS}|{SNAPSHOTS})/(\d{{10}})\.json$")
-_WRITTEN_BY = re.compile(rf"^{DATA}/[^/]+/\.?(g?)(\d{{10}})-[^/]+$")
+_WRITTEN_BY = re.compile(
+    rf"{DATA}/(?:{'|'.join(UNITS.values())})=[^/]+/"
+    r"(?:(g?)(\d{10})-[0-9a-f]{16}\.parquet|\.(g?)(\d{10})-[0-9a-f]{16}\.parquet\.[0-9a-f]{12})"
+)
+"""The names of data files, and of hidden ones that a run has not completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +175,9 @@ def sweepable(contents: Contents, names: Iterable[str]) -> list[str]:
     return [
         name
         for name in names
-        if name not in contents.files and (found := _WRITTEN_BY.match(name)) is not None
-        if int(found[2]) <= (contents.generation if found[1] else contents.batch)
+        if name not in contents.files and (found := _WRITTEN_BY.fullmatch(name)) is not None
+        if int(found[2] or found[4])
+        <= (contents.generation if found[1] or found[3] else contents.batch)
     ]
 
 
