@@ -1,4 +1,4 @@
-"""One Spark session that reads on request: `bench.workloads.w13_spark` is at the other end.
+"""One Spark session that works on request: `bench.spark_session` is at the other end.
 
     python -m bench.spark_child
 
