@@ -1,8 +1,9 @@
 """W13: a batch read in Spark, from tier 2 and from the stores, beside files of ready Arrow batches.
 
 The ready batches are what a read gives Spark, without the work of making them: the most that a
-Python data source can do. One session serves a workload. Every stream is read and checked once
-before the clock counts.
+Python data source can do. Beside tier 2, Spark also scans the same events in Parquet files by its
+own code. One session serves a workload. Every stream is read and checked once before the clock
+counts, so that files are in the page cache.
 
 segments  a stream of 1,000 segments: `plan s` to plan its read, and `× 4 segments` its rate against
           that of 4 segments that hold as many events, in the same round
