@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+
+from anabranch.spark.session import WORKER_MEMORY
 
 pytestmark = pytest.mark.xdist_group("spark")
 PROGRAM_S_MAX = 240
@@ -66,3 +70,14 @@ def test_sigterm_in_the_middle_of_a_job_leaves_no_files(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(PROGRAM_S_MAX) == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_reuse_the_memory_of_their_last_read(session: SparkSession) -> None:
+    names = list(WORKER_MEMORY)
+
+    def settings(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"value": [os.environ.get(name) for name in names]})
+
+    found = session.range(1).mapInArrow(settings, "value string").collect()
+    assert [row["value"] for row in found] == list(WORKER_MEMORY.values())

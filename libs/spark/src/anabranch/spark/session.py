@@ -27,6 +27,12 @@ from anabranch.spark.java import find_java_home, java_version
 
 STOP_SECONDS_MAX = 20.0
 SHUFFLE_PARTITIONS = 2
+WORKER_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 1024 * 1024),
+    "MALLOC_TRIM_THRESHOLD_": str(64 * 1024 * 1024),
+}
+"""Settings of glibc: a worker uses the memory of its last read again. By default it returns freed
+buffers to the kernel, which then clears new pages for each read."""
 LOGGING_FILE = "log4j2.properties"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOGGING = """\
@@ -155,6 +161,7 @@ def _environment(directory: Path) -> Iterator[None]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        **{name: os.environ.get(name, value) for name, value in WORKER_MEMORY.items()},
     }
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
