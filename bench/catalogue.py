@@ -13,7 +13,7 @@ from bench.systems.anabranch import (
     shared_logs,
     stores,
 )
-from bench.systems.arrow import ReadyArrow
+from bench.systems.arrow import ready_files
 from bench.systems.disk import Disk
 from bench.systems.echo import Echo
 from bench.systems.jetstream import JetStream
@@ -36,6 +36,7 @@ from bench.workloads.w8_transactions import Transactions
 from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
+from bench.workloads.w13_audit import SparkAudit
 from bench.workloads.w13_follow import SparkFollow
 from bench.workloads.w13_spark import SegmentsRead, SparkRead
 from bench.workloads.w13_spark_sink import SparkWrite
@@ -88,7 +89,7 @@ def systems(effort: Effort, kafka: KafkaPrograms | None = None) -> list[System]:
         Disk(BLOCK_BYTES, file_bytes),
         Disk(WINDOW_BYTES, file_bytes),
         Echo(),
-        ReadyArrow(),
+        *ready_files(),
         AnabranchApart(),
         *_brokers_apart(kafka),
     ]
@@ -105,12 +106,13 @@ def _brokers_apart(kafka: KafkaPrograms | None) -> list[KafkaApart]:
 def in_spark(left_out: frozenset[str]) -> tuple[Workload, ...]:
     """The workloads of Spark, each with a session of its own."""
     return (
-        SparkRead("W13 tier 2", "tier2", left_out),
+        SparkRead("W13 tier 2", "tier2", left_out, ("anabranch", "arrow", "parquet")),
         SparkRead("W13 stores", "stores", left_out),
         SegmentsRead("W13 segments, tier 2", "tier2", left_out),
         SegmentsRead("W13 segments, stores", "stores", left_out),
         SparkFollow(left_out),
         SparkWrite(left_out),
+        SparkAudit(left_out),
     )
 
 

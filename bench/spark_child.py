@@ -1,10 +1,10 @@
-"""One Spark session that reads on request: `bench.workloads.w13_spark` is at the other end.
+"""One Spark session that works on request: `bench.spark_session` is at the other end.
 
     python -m bench.spark_child
 
 A line in is a request: the format, its options, and whether to take the time, to check or to plan;
-or to start, await or stop a streaming query. A line out is the answer. The process ends with its
-input.
+to start, await or stop a streaming query; or to audit a stream. A line out is the answer. The
+process ends with its input.
 """
 
 import json
@@ -19,6 +19,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch.spark.options.columns import DEFAULT
+from anabranch.spark.pipelines import audit
+from anabranch.spark.pipelines.progress import Progress
 from anabranch.spark.reading.schema import schema_of
 from anabranch.spark.session import local_session
 from bench.clock import SystemStopwatch
@@ -60,7 +62,10 @@ def answer(spark: SparkSession, request: Mapping[str, object]) -> dict[str, obje
     → seconds and partitions.
 
     With `write`: write so many events of `event_bytes` → seconds, or the sum of their checksums.
+    With `audit`: audit the stream of these options → seconds, events, and whether it is healthy.
     """
+    if "audit" in request:
+        return _audited(spark, request["audit"])
     options = request["options"]
     assert isinstance(options, dict)
     if "write" in request:
@@ -106,6 +111,13 @@ class Session:
         self._followed.stop()
         self._followed = None
         return {}
+
+
+def _audited(spark: SparkSession, options: object) -> dict[str, object]:
+    assert isinstance(options, dict)
+    arguments = audit.Arguments(tier2=options["tier2"], streams=(options["stream"],))
+    report = audit.run(spark, arguments, Progress(None))
+    return {"seconds": report.seconds, "events": report.events, "healthy": report.healthy}
 
 
 def _written(

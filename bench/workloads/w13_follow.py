@@ -8,16 +8,14 @@ which starts Spark's workers, does not count.
 
 import asyncio
 from itertools import cycle, islice
-from types import TracebackType
-from typing import Self
 
 from anabranch.cli.perf.load.pacing import TICK_S, Pace
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
+from bench.spark_session import InSpark
 from bench.stats import percentile
-from bench.systems.port import Label, SparkStream, System, TailedStream
+from bench.systems.port import SparkStream, System, TailedStream
 from bench.workloads.port import Meter
-from bench.workloads.w13_spark import SparkProcess
 
 EVENTS_PER_S = 500_000.0
 SECONDS_MIN = 10.0
@@ -26,31 +24,15 @@ SENDS_MAX = 16
 EVENTS_PER_SEND_MAX = 10_000
 
 
-class SparkFollow:
-    """To be entered, for its session."""
+class SparkFollow(InSpark):
+    """One segment."""
 
     name = "W13 follow"
     event_bytes: tuple[int, ...] = (100,)
 
     def __init__(self, settings_left_out: frozenset[str], rate_per_s: float = EVENTS_PER_S) -> None:
-        self._spark = SparkProcess()
-        self._left_out = settings_left_out
+        super().__init__(settings_left_out)
         self._rate_per_s = rate_per_s
-
-    async def __aenter__(self) -> Self:
-        await self._spark.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._spark.__aexit__(kind, error, trace)
-
-    def suits(self, label: Label) -> bool:
-        return label.system == "anabranch" and label.settings not in self._left_out
 
     async def measure(
         self, system: System, case: Case, effort: Effort, clock: Stopwatch, *, warm_up: bool

@@ -4,42 +4,20 @@ Spark makes the rows itself while the clock runs. A round repeats the write unde
 the stream holds at its end is read back in Spark, and count and checksum must agree.
 """
 
-from types import TracebackType
-from typing import Self
-
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
-from bench.systems.port import Label, SparkStream, System
-from bench.workloads.w13_spark import SparkProcess
+from bench.spark_session import InSpark
+from bench.systems.port import SparkStream, System
 
 WRITES_PER_ROUND = 3
 EVENTS_MAX = 4_000_000
 
 
-class SparkWrite:
-    """To be entered, for its session."""
+class SparkWrite(InSpark):
+    """One segment."""
 
     event_bytes: tuple[int, ...] = (100,)
     name = "W13 sink"
-
-    def __init__(self, settings_left_out: frozenset[str]) -> None:
-        self._spark = SparkProcess()
-        self._left_out = settings_left_out
-
-    async def __aenter__(self) -> Self:
-        await self._spark.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._spark.__aexit__(kind, error, trace)
-
-    def suits(self, label: Label) -> bool:
-        return label.system == "anabranch" and label.settings not in self._left_out
 
     async def measure(
         self,

@@ -1,4 +1,4 @@
-"""The read in Spark, with Spark's answers given by hand, and the batches it is compared with."""
+"""Read and audit in Spark, with Spark's answers given by hand, and the files of comparison."""
 
 import asyncio
 import json
@@ -10,13 +10,16 @@ from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bench.case import QUICK, Case, Supply, case_of
 from bench.rounds import Conditions, Results, run_case
 from bench.spark_child import READY_SUFFIX
-from bench.systems.arrow import ArrowStream
+from bench.systems.arrow import PARQUET, ArrowStream
 from bench.systems.port import NOT_KEPT, Label, SparkSource
+from bench.workloads import w13_audit
+from bench.workloads.w13_audit import SparkAudit
 from bench.workloads.w13_spark import SparkRead
 from kit.bench_fake import FakeStopwatch
 
@@ -49,7 +52,7 @@ class FakeSystem:
             self.events += batch
 
     async def spark_source(self, source: str) -> SparkSource:
-        return SparkSource("by-hand", {"source": source})
+        return SparkSource("by-hand", {"tier2": source, "stream": "by/hand"})
 
 
 class AnsweredByHand:
@@ -62,6 +65,8 @@ class AnsweredByHand:
     async def ask(self, request: Mapping[str, object]) -> dict[str, Any]:
         json.dumps(request)  # it goes through a pipe as this
         seen = self._system.events[self._lost :]
+        if "audit" in request:
+            return {"seconds": 0.5, "events": len(seen), "healthy": True}
         if request["check"]:
             return {"events": len(seen), "sum": sum(map(crc32, seen))}
         return {"seconds": 0.5, "events": len(seen), "bytes": sum(map(len, seen))}
@@ -88,6 +93,18 @@ async def test_a_read_that_misses_an_event_is_reported() -> None:
     assert (await row_of_read(lost=1))["verified"] is False
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_an_audit_has_a_least_size_and_must_count_every_event(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(w13_audit, "BYTES_MIN", 5 * CASE.pool_bytes)
+    system, workload = FakeSystem(), SparkAudit(frozenset())
+    workload._spark = AnsweredByHand(system, lost)  # type: ignore[assignment]
+    sample = await workload.measure(system, CASE, EFFORT, FakeStopwatch(), warm_up=False)
+    assert (sample.events, sample.seconds) == (5 * len(CASE.events), 0.5)
+    assert sample.verified is (lost == 0)
+
+
 def test_ready_batches_hold_every_event_once(tmp_path: Path) -> None:
     supply = Supply(CASE, FakeStopwatch(), 1.0, 3 * CASE.pool_bytes)
     asyncio.run(ArrowStream(tmp_path).write_all(supply))
@@ -96,4 +113,12 @@ def test_ready_batches_hold_every_event_once(tmp_path: Path) -> None:
         with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
                 found += batch.column("event").to_pylist()
+    assert sorted(found) == sorted(CASE.events * 3)
+
+
+def test_the_parquet_files_hold_every_event_once(tmp_path: Path) -> None:
+    supply = Supply(CASE, FakeStopwatch(), 1.0, 3 * CASE.pool_bytes)
+    asyncio.run(ArrowStream(tmp_path, PARQUET).write_all(supply))
+    tables = [pq.read_table(path) for path in sorted(tmp_path.glob("*.parquet"))]
+    found = [event for table in tables for event in table.column("event").to_pylist()]
     assert sorted(found) == sorted(CASE.events * 3)

@@ -31,6 +31,7 @@ HEADER = struct.Struct("<IBBHQII")
 HEADER_SIZE_BYTES = HEADER.size
 _HEADER_START = struct.Struct("<IBBHQI")
 _LENGTH_SIZE_BYTES = 4
+_META_SIZE_AT = 6
 PACKET_SIZE_BYTES_MAX = 16 * 1024 * 1024 + 65536
 META_SIZE_BYTES_MAX = 65535
 
@@ -80,7 +81,8 @@ PARTS_MAX = 1024
 class PacketParser:
     """Turns received bytes into packets. Sans I/O; one per connection and direction.
 
-    The parser keeps received buffers until a packet is complete, and then joins them once.
+    The parser keeps received buffers until a packet is complete. It then copies the packet's
+    payload out of them, once.
     """
 
     __slots__ = ("_needed", "_parts", "_size")
@@ -99,12 +101,24 @@ class PacketParser:
             if len(parts) > PARTS_MAX:
                 parts[:] = [b"".join(parts)]
             return iter(())
-        return self._drain(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def _drain(self, data: bytes | memoryview) -> Iterator[Packet]:
-        at = 0
-        view = memoryview(data)
         packets: list[Packet] = []
+        at = 0
+        if len(parts) > 1 and _message_end(parts[0]) <= len(parts[0]):
+            at = len(parts[-1]) - (self._size - self._needed)
+            packets.append(self._gathered(at))
+            parts[:] = parts[-1:]
+        self._drain(parts[0] if len(parts) == 1 else b"".join(parts), at, packets)
+        return iter(packets)
+
+    def _gathered(self, end: int) -> Packet:
+        """The packet of several buffers, which ends at `end` of the last one."""
+        first, *middle, last = self._parts
+        further = (*middle, memoryview(last)[:end])
+        return _parse(memoryview(first), 0, self._needed, further)
+
+    def _drain(self, data: bytes | memoryview, at: int, packets: list[Packet]) -> None:
+        """Append the packets in `data` from `at` on to `packets`, and keep the rest."""
+        view = memoryview(data)
         while len(view) - at >= HEADER_SIZE_BYTES:
             size = _packet_size(view, at)
             if len(view) - at < size:
@@ -117,7 +131,6 @@ class PacketParser:
         self._parts = [rest if 4 * self._size >= len(data) else bytes(rest)] if self._size else []
         following = _packet_size(view, at) if self._size >= HEADER_SIZE_BYTES else 0
         self._needed = following or HEADER_SIZE_BYTES
-        return iter(packets)
 
     @property
     def pending_size_bytes(self) -> int:
@@ -141,12 +154,23 @@ def _packet_size(view: memoryview, at: int) -> int:
     return size
 
 
-def _parse(view: memoryview, at: int, size: int) -> Packet:
+def _message_end(data: bytes | memoryview) -> int:
+    """Where the message of the packet at the start of `data` ends; its header may be incomplete."""
+    if len(data) < HEADER_SIZE_BYTES:
+        return HEADER_SIZE_BYTES
+    (meta_size,) = struct.unpack_from("<H", data, _META_SIZE_AT)
+    end: int = HEADER_SIZE_BYTES + meta_size
+    return end
+
+
+def _parse(view: memoryview, at: int, size: int, further: Sequence[Buffer] = ()) -> Packet:
+    """The packet at `at`; `further` buffers hold what is not in `view` of its payload."""
     _, kind, flags, meta_size, request_id, payload_crc, header_crc = HEADER.unpack_from(view, at)
     body_at = at + HEADER_SIZE_BYTES
     end = at + size
     meta = bytes(view[body_at : body_at + meta_size])
-    payload = bytes(view[body_at + meta_size : end])
+    start = view[body_at + meta_size : end]
+    payload = b"".join((start, *further)) if further else bytes(start)
     if flags or len(meta) != meta_size or body_at + meta_size > end:
         raise BadPacket("a packet's header contradicts itself", kind=kind)
     if crc32c(meta, crc32c(view[at : at + _HEADER_START.size])) != header_crc:

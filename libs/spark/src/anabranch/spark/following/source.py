@@ -173,9 +173,11 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a task ------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from anabranch.spark.places.opening import spare_imported
         from anabranch.spark.reading.batch import read
 
         assert isinstance(partition, ReadPartition)
         how = partition_read(self._options, partition, self._schema)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)
+        spare_imported()
