@@ -172,8 +172,11 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         from anabranch.spark.reading.batch import PartitionRead, read
+        from anabranch.spark.reading.losses import OnLoss
 
         assert isinstance(partition, ReadPartition)
-        how = PartitionRead(self._options.place, self._options.columns, partition.watermarks)
+        options = self._options
+        on_loss = OnLoss.FAIL if options.fail_on_data_loss else OnLoss.PASS
+        how = PartitionRead(options.place, options.columns, partition.watermarks, on_loss=on_loss)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)
