@@ -50,12 +50,13 @@ def truncate_behind(world: World, stream: str, count: int) -> set[str]:
 
 
 def truncating(world: World, name: str) -> tuple[Following, list[str], list[set[str]]]:
-    """A query whose first batch loses a segment and a part of another one behind its plan."""
+    """A query whose second batch loses a segment and a part of another one behind its plan."""
     stream = world.create(name, 1)
+    query = world.following(stream)
+    query.run()
     written = world.write(stream, "a")
     world.scale(stream, 2)
     written += world.write(stream, "b")
-    query = world.following(stream)
     kept: list[set[str]] = []
     query.before_batch = once(lambda: kept.append(truncate_behind(world, stream, 280)))
     return query, written, kept
