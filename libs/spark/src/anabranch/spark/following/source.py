@@ -131,8 +131,6 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin: Offset = parse_offset(start)
             stop: Offset = parse_offset(end)
             if self._start is not None and not self._has_end:  # The first micro-batch runs again.
-                if self._options.start == "tail":
-                    return []
                 first_end = stop
                 stop = self._ask(lambda follower: follower.not_before(begin, first_end))
             plan = self._ask(lambda follower: follower.plan(begin, stop, cores))
