@@ -7,6 +7,7 @@ closing/          a marker, if a run has closed all windows
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -51,7 +52,7 @@ class Directory:
         self.table.mkdir(exist_ok=True)
         path, wanted = self.root / "windowing.json", asdict(windowing)
         if not path.exists():
-            path.write_text(json.dumps(wanted) + "\n")
+            _create(path, wanted)
             return
         before = json.loads(path.read_text())
         changed = sorted(name for name in wanted if before.get(name) != wanted[name])
@@ -64,13 +65,17 @@ class Directory:
 
     def close(self) -> None:
         """Add the marker that lets the next batch write all open windows."""
-        marker = self.closing / "marker.json"
-        hidden = marker.with_name(".marker")
-        hidden.write_text(json.dumps({"event_time": CLOSING_TIME}) + "\n")
-        hidden.rename(marker)
+        _create(self.closing / "marker.json", {"event_time": CLOSING_TIME})
 
     def query_id(self) -> str:
         """The query's id, which remains the same as long as the checkpoint does."""
         found = json.loads((self.checkpoint / "metadata").read_text())["id"]
         assert isinstance(found, str)
         return found
+
+
+def _create(path: Path, content: Mapping[str, object]) -> None:
+    """Create the file in one step, so that a run that dies leaves none or all of it."""
+    hidden = path.with_name(f".{path.stem}")
+    hidden.write_text(json.dumps(content) + "\n")
+    hidden.rename(path)
