@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.spark.session import local_session
 from kit.cluster_thread import ClusterThread, cluster_thread
+from kit.spark_following import SCOPE, World
 from kit.thorough import is_thorough
 
 USUAL = frozenset(
@@ -58,3 +59,18 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterThread]
     """A cluster to which each module adds a scope of its own."""
     with cluster_thread(tmp_path_factory.mktemp("spark") / "data") as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def _following_scope(running: ClusterThread) -> None:
+    running.run(lambda client: client.scopes.create(SCOPE))
+
+
+@pytest.fixture
+def world(
+    session: SparkSession, running: ClusterThread, tmp_path: Path, _following_scope: None
+) -> Iterator[World]:
+    """A test's queries, which end with it."""
+    yield World(session, running, tmp_path)
+    for query in session.streams.active:
+        query.stop()

@@ -1,5 +1,7 @@
 """Runs a Spark standalone master and two workers on loopback, from PySpark's own jars.
 
+Each worker has an address of its own, because Spark speculates only on another host.
+
 The processes see neither the repository nor its environment: no PYTHONPATH, and a PATH that finds
 the interpreter beneath the environment. Each is the leader of a group, which ends with the block.
 """
@@ -27,7 +29,8 @@ from kit.release.steps import clean_environment
 
 HOME = Path(pyspark.__file__).parent
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-WORKERS = 2
+HOSTS = (LOOPBACK, "127.0.0.2")
+WORKERS = len(HOSTS)
 CORES = 2
 READY_S_MAX = 120.0
 STOP_S_MAX = 30.0
@@ -95,7 +98,7 @@ def machine_environment(java: Path, keys: Mapping[str, str]) -> dict[str, str]:
 def _worker(directory: Path, number: int, url: str) -> tuple[str, ...]:
     work = directory / f"work-{number}"
     return (
-        "worker.Worker", "--host", LOOPBACK, "--cores", str(CORES), "--memory", "1500m",
+        "worker.Worker", "--host", HOSTS[number], "--cores", str(CORES), "--memory", "1500m",
         "--work-dir", str(work), "--webui-port", str(free_port()), url,
     )  # fmt: skip
 

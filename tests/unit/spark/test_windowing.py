@@ -126,3 +126,24 @@ def test_a_report_tells_of_late_events_only_if_there_are_any() -> None:
     report = Report("table", "demo/to", 3, 40, 0, 3, 40, "2013", ())
     assert not any("late" in line for line in summary(report))
     assert any("late" in line for line in summary(dataclasses.replace(report, late_groups=1)))
+
+
+def test_a_run_that_dies_while_it_notes_its_windows_leaves_a_directory_that_another_can_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    directory = Directory(tmp_path)
+    with monkeypatch.context() as dying:
+        dying.setattr(Path, "rename", die)
+        with pytest.raises(KeyboardInterrupt):
+            directory.begin(ASKED.windowing())
+        with pytest.raises(KeyboardInterrupt):
+            directory.close()
+    assert not directory.is_closed
+    directory.begin(dataclasses.replace(ASKED, window="2h").windowing())
+    with pytest.raises(InvalidRequest, match="other windows"):
+        directory.begin(ASKED.windowing())
+    directory.close()
+    assert directory.is_closed

@@ -25,7 +25,7 @@ from anabranch.common.runtime.logger import get_logger
 from anabranch.spark.following import cuts
 from anabranch.spark.following.admission import bytes_of_rows, fill
 from anabranch.spark.following.cuts import check_incarnation, of_each
-from anabranch.spark.following.limited import Backlog, advanced, skipped
+from anabranch.spark.following.limited import Backlog, advanced, later, skipped
 from anabranch.spark.following.loss import Range, loss_of, range_of, split
 from anabranch.spark.following.offsets import Offset, Point, point_of
 from anabranch.spark.following.watermarks import watermark_at
@@ -217,6 +217,18 @@ class Follower:
             await divide(self._place, pieces, self._options.division, parallelism),
             await self._watermarks(read, end),
         )
+
+    async def not_before(self, start: Offset, end: Offset) -> Offset:
+        """The later one of the two for each stream of both: `end`, unless the stream was truncated
+        behind it before `start` was asked for. Raises StreamNotFound."""
+
+        async def later_end(stream: StreamRef) -> Point:
+            if stream not in start:
+                return end[stream]
+            check_incarnation(stream, start[stream], end[stream].incarnation)
+            return await later(self._client, stream, end[stream], start[stream])
+
+        return await of_each(end, later_end)
 
     async def _watermarks(self, streams: Sequence[StreamRef], end: Offset) -> dict[StreamRef, int]:
         """The watermarks at the end of the micro-batch, if the query has the column."""

@@ -61,6 +61,14 @@ async def skipped(client: Client, stream: StreamRef, start: Point, head: CutFoun
     return _point(start.incarnation, later_of(standings, heads))
 
 
+async def later(client: Client, stream: StreamRef, one: Point, other: Point) -> Point:
+    """The later one of two points of one incarnation, for every key."""
+    ranges = client.ranges()
+    _, standings = await ranges.standings(stream, one.positions(stream))
+    _, others = await ranges.standings(stream, other.positions(stream))
+    return _point(one.incarnation, later_of(standings, others))
+
+
 def _point(incarnation: int, standings: Sequence[Standing]) -> Point:
     return point_of(incarnation, ((segment.segment_id, *at) for segment, at in standings))
 

@@ -7,6 +7,7 @@ from anabranch.client.reading.frontier import share_keys
 from anabranch.common.contracts.stream_queries import CutFound, SegmentRun
 from anabranch.common.errors import EventsTruncated
 from anabranch.common.model.names import StreamRef
+from anabranch.spark.reading.losses import FAIL_REMEDY
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,6 @@ def loss_of(stream: StreamRef, lost: Sequence[Range]) -> EventsTruncated:
     return EventsTruncated(
         f"events that the query has not read are truncated: {len(lost)} ranges of segments, "
         f"{sum(each.size for each in lost)} bytes",
-        remedy="set the option failOnDataLoss to false to continue behind them; let the query "
-        "subscribe with the option reader_group so that retention waits for it",
+        remedy=FAIL_REMEDY,
         stream=str(stream), segment=first.segment, offset=first.start, end=first.end,
     )  # fmt: skip

@@ -7,12 +7,18 @@ one into every task, which calls only `read`.
                                                           ▲                             │
                          commit(end of the last batch) ───┴──── reportLatestOffset ◄────┘
 
+Spark keeps the end of the first micro-batch, but not its start, for which it asks again: a second
+time in the life of the process, and once more if a restart repeats that micro-batch. The first
+micro-batch of a query from the tail is therefore empty. Its end is the tail that later ones begin
+at, and nothing before it has to be known.
+
 This module is imported in every task, which imports no more than it needs.
 """
 
 import logging
 import os
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -58,13 +64,16 @@ def budget_of(limit: ReadLimit, options: Budget) -> Budget:
 
 
 class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows streams by cuts. State, on the driver only: the client, the end at which
-    `availableNow` stops, and the offsets that were planned and released last."""
+    """Follows streams by cuts. State, on the driver only: the client, the start of a query that has
+    no micro-batch yet, whether an end was told, the end at which `availableNow` stops, and the
+    offsets that were planned and released last."""
 
     def __init__(self, options: FollowOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._kept: KeptClient | None = None
+        self._start: Offset | None = None
+        self._has_end = False
         self._target: Offset | None = None
         self._consumed: Offset | None = None
         self._generation: int | None = None
@@ -77,9 +86,15 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802
         with told_to_users():
-            start = self._ask(lambda follower: follower.initial())
-            self._subscribe(start)
-        return to_json(start)
+            if self._start is None:
+                self._start = self._first_start()
+            self._subscribe(self._start)
+        return to_json(self._start)
+
+    def _first_start(self) -> Offset:
+        if self._options.start == "tail" and self._target is not None:
+            return self._target
+        return self._ask(lambda follower: follower.initial())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with told_to_users():
@@ -96,8 +111,11 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_to_users():
             begin = parse_offset(start)
             self._subscribe(begin)
-            end = self._ask(lambda follower: follower.latest(begin, budget, self._target))
-        self._consumed = end
+            if self._options.start == "tail" and self._start == begin and not self._has_end:
+                end: Offset = begin
+            else:
+                end = self._ask(lambda follower: follower.latest(begin, budget, self._target))
+        self._consumed, self._has_end = end, True
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -113,7 +131,11 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         cores = len(os.sched_getaffinity(0))
         with told_to_users():
-            begin, stop = parse_offset(start), parse_offset(end)
+            begin: Offset = parse_offset(start)
+            stop: Offset = parse_offset(end)
+            if self._start is not None and not self._has_end:  # The first micro-batch runs again.
+                first_end = stop
+                stop = self._ask(lambda follower: follower.not_before(begin, first_end))
             plan = self._ask(lambda follower: follower.plan(begin, stop, cores))
         return [
             ReadPartition(plan.incarnations, pieces, plan.watermarks) for pieces in plan.partitions
@@ -175,9 +197,11 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         from anabranch.spark.places.opening import spare_imported
         from anabranch.spark.reading.batch import read
+        from anabranch.spark.reading.losses import OnLoss
 
         assert isinstance(partition, ReadPartition)
-        how = partition_read(self._options, partition, self._schema)
+        on_loss = OnLoss.FAIL if self._options.fail_on_data_loss else OnLoss.PASS
+        how = replace(partition_read(self._options, partition, self._schema), on_loss=on_loss)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)
         spare_imported()

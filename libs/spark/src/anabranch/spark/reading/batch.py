@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from anabranch.spark.places.ports import SegmentSource, StreamPlace
 from anabranch.spark.reading.blocks import placed_blocks
 from anabranch.spark.reading.columns import batches
 from anabranch.spark.reading.filters import ALL, Wanted
+from anabranch.spark.reading.losses import GONE, NO_STREAM, OnLoss, behind, lose
 from anabranch.spark.reading.payloads import decoded, needed_columns
 from anabranch.spark.reading.planning import Plan, plan_read
 
@@ -33,12 +35,14 @@ class PartitionRead:
 
     `watermarks`: of the streams that have one, in Unix ms, for the column of this name. `payload`:
     the schema of all columns if events are Arrow tables; those of `columns` are about the event.
+    `on_loss`: what a task does about events that were truncated after the plan.
     """
 
     place: Place
     columns: tuple[str, ...]
     watermarks: Mapping[StreamRef, int] = field(default_factory=dict)
     payload: pa.Schema | None = None
+    on_loss: OnLoss = OnLoss.PLAN_AGAIN
 
 
 def plan(options: ReadOptions, wanted: Wanted = ALL) -> Plan:
@@ -50,9 +54,12 @@ def plan(options: ReadOptions, wanted: Wanted = ALL) -> Plan:
 def read(
     how: PartitionRead, incarnations: Mapping[StreamRef, int], partition: Partition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the events of a partition, in order. Raises PlanOutdated if planned data is gone."""
+    """Yield the events of a partition, in order.
+
+    Raises PlanOutdated if planned data is gone, or as `losses`.
+    """
     with opened(how.place) as (loop, streams):
-        blocks = blocks_of(loop, streams, partition)
+        blocks = blocks_of(loop, streams, partition, how.on_loss)
         if how.payload is None:
             yield from batches(blocks, how.columns, how.watermarks)
         else:
@@ -62,27 +69,24 @@ def read(
         used = dict.fromkeys(parse_segment_name(piece.segment)[0] for piece in partition)
 
         async def confirm(stream: StreamRef) -> None:
-            await streams.source(stream).confirm(incarnations[stream])
+            with suppress(*NO_STREAM if how.on_loss is OnLoss.PASS else ()):
+                await streams.source(stream).confirm(incarnations[stream])
 
         loop.run(for_each(used, CONFIRMED_AT_ONCE, confirm))
 
 
-def blocks_of(loop: Loop, streams: StreamPlace, partition: Partition) -> Iterator[PlacedBlock]:
+def blocks_of(
+    loop: Loop, streams: StreamPlace, partition: Partition, on_loss: OnLoss
+) -> Iterator[PlacedBlock]:
     """The blocks of a partition, in order: small pieces are read together, large ones in steps."""
     for pieces in together(partition, TOGETHER_BYTES_MAX):
+        found: Sequence[bytes] = ()
         if pieces[0].size <= TOGETHER_BYTES_MAX:
-            found = loop.run(streams.read_whole(pieces))
-            for piece, data in zip(pieces, found, strict=True):
-                source = streams.source(parse_segment_name(piece.segment)[0])
-                yield from _blocks(loop, source, piece, piece.start, data)
-            continue
-        (piece,) = pieces
-        source = streams.source(parse_segment_name(piece.segment)[0])
-        offset = piece.start
-        while offset < piece.end:
-            data = loop.run(source.read(piece, offset))
-            yield from _blocks(loop, source, piece, offset, data)
-            offset += len(data)
+            with suppress(*GONE):  # The steps find out what is gone.
+                found = loop.run(streams.read_whole(pieces))
+        for number, piece in enumerate(pieces):
+            part = _Part(loop, streams.source(parse_segment_name(piece.segment)[0]), piece, on_loss)
+            yield from part.blocks(piece.start, found[number]) if found else part.in_steps()
 
 
 def together(pieces: Sequence[Piece], bytes_max: int) -> Iterator[list[Piece]]:
@@ -99,24 +103,51 @@ def together(pieces: Sequence[Piece], bytes_max: int) -> Iterator[list[Piece]]:
         yield run
 
 
-def _blocks(
-    loop: Loop, source: SegmentSource, piece: Piece, offset: int, data: bytes
-) -> Iterator[PlacedBlock]:
-    """The blocks in `data`, bytes of the piece from `offset` on."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece that a task reads, and where it reads it."""
 
-    async def stored(at: int, size: int) -> bytes:
-        if offset <= at < offset + len(data):
-            return data[at - offset : at - offset + size]
-        return await source.read_at(piece.segment, at, size)
+    loop: Loop
+    source: SegmentSource
+    piece: Piece
+    on_loss: OnLoss
 
-    def fetch(reference: LargeReference) -> bytes:
-        return loop.run(fetch_large(stored, reference))
+    def in_steps(self) -> Iterator[PlacedBlock]:
+        """The blocks of the piece, by one read after the other."""
+        offset = self.piece.start
+        while offset < self.piece.end:
+            try:
+                data = self.loop.run(self.source.read(self.piece, offset))
+            except GONE as error:
+                offset = behind(self.on_loss, self.piece, offset, error)
+                continue
+            yield from self.blocks(offset, data)
+            offset += len(data)
 
-    return placed_blocks(
-        piece.segment,
-        data,
-        offset,
-        skip=piece.skip if offset == piece.start else 0,
-        keep=piece.keep if offset + len(data) == piece.end else 0,
-        fetch_large=fetch,
-    )
+    def blocks(self, offset: int, data: bytes) -> Iterator[PlacedBlock]:
+        """The blocks in `data`, bytes of the piece from `offset` on."""
+        piece = self.piece
+
+        async def stored(at: int, size: int) -> bytes:
+            if offset <= at < offset + len(data):
+                return data[at - offset : at - offset + size]
+            return await self.source.read_at(piece.segment, at, size)
+
+        def fetch(reference: LargeReference) -> bytes | None:
+            try:
+                return self.loop.run(fetch_large(stored, reference))
+            except GONE as error:
+                if self.on_loss is OnLoss.PLAN_AGAIN:  # A new plan may lack its parts as well.
+                    raise
+                end = reference.offset + reference.length
+                lose(self.on_loss, piece.segment, reference.offset, end, error)
+                return None
+
+        return placed_blocks(
+            piece.segment,
+            data,
+            offset,
+            skip=piece.skip if offset == piece.start else 0,
+            keep=piece.keep if offset + len(data) == piece.end else 0,
+            fetch_large=fetch,
+        )

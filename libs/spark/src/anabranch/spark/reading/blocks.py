@@ -13,8 +13,8 @@ from anabranch.common.wire.block import Block, LargeReference, block_body, verif
 BATCH_BYTES = 1024 * 1024
 BATCH_ROWS_MAX = 64 * 1024
 
-FetchLarge = Callable[[LargeReference], bytes]
-"""The large event that a reference of the segment stands for."""
+FetchLarge = Callable[[LargeReference], bytes | None]
+"""The large event that a reference of the segment stands for; None: it is left out."""
 
 
 def placed_blocks(
@@ -45,7 +45,9 @@ def placed_blocks(
             first = skip if at == 0 else 0
             stop = keep if keep and end == len(view) else None
             if header.is_large:
-                yield _large(segment, view, at, offset, fetch_large)
+                large = _large(segment, view, at, offset, fetch_large)
+                if large is not None:
+                    yield large
             else:
                 yield PlacedBlock(segment, offset + at, header, body, first, stop)
         at = end
@@ -53,13 +55,16 @@ def placed_blocks(
 
 def _large(
     segment: str, view: memoryview, at: int, offset: int, fetch: FetchLarge | None
-) -> PlacedBlock:
-    """The block at `at` with its event in place of the reference."""
+) -> PlacedBlock | None:
+    """The block at `at` with its event in place of the reference; None: `fetch` leaves it out."""
     if fetch is None:
         raise EventTooLarge("the event is larger than a block", segment=segment, offset=offset + at)
     try:
         block = Block(view, at)
-        block.put_event(fetch(LargeReference.parse(block[0])))
+        event = fetch(LargeReference.parse(block[0]))
+        if event is None:
+            return None
+        block.put_event(event)
     except CorruptBlock as error:
         raise CorruptBlock(error.message, segment=segment, offset=offset + at) from error
     return PlacedBlock(segment, offset + at, block.header, block.body)
