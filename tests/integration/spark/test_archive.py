@@ -114,9 +114,21 @@ def test_an_archive_equals_its_stream_after_the_driver_is_killed_at_each_point(
     assert report.swept_files > 0
     assert unlisted(out) == set()
     assert sums_of(archive.read(session, str(out))) == source.sums
-    foreign = leave_stray_files(out)
     again = archive.run(session, source.arguments(out), SILENT)
     assert (again.batches, again.archive_events) == (0, source.sums[0])
+
+
+def test_stray_files_in_the_place_are_neither_read_nor_deleted(
+    session: SparkSession, running: ClusterThread, tmp_path: Path
+) -> None:
+    out = tmp_path / "archive"
+    source = Source(running, f"{SCOPE}/beside-others")
+    source.add(24)
+    archive.run(session, source.arguments(out), SILENT)
+    foreign = leave_stray_files(out)
+    source.add(12)
+    report = archive.run(session, source.arguments(out), SILENT)
+    assert (report.events, report.swept_files, report.archive_events) == (12, 0, 36)
     assert sums_of(archive.read(session, str(out))) == source.sums
     assert [path for path in foreign if not path.exists()] == []
 
