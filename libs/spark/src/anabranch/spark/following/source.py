@@ -171,9 +171,11 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a task ------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from anabranch.spark.places.opening import spare_imported
         from anabranch.spark.reading.batch import PartitionRead, read
 
         assert isinstance(partition, ReadPartition)
         how = PartitionRead(self._options.place, self._options.columns, partition.watermarks)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)
+        spare_imported()

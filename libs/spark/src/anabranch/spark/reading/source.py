@@ -98,17 +98,20 @@ class StreamReader(DataSourceReader):
         """The part of the read that pushed filters need; None: Spark pushed no filters."""
 
     def partitions(self) -> list[InputPartition]:
+        from anabranch.spark.places.opening import spare_imported
         from anabranch.spark.reading.batch import plan
         from anabranch.spark.reading.filters import ALL
 
         with told_to_users():
             found = plan(self._options, self._wanted or ALL)
+        spare_imported()
         return [
             ReadPartition(found.incarnations, pieces, found.watermarks)
             for pieces in found.partitions
         ]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from anabranch.spark.places.opening import spare_imported
         from anabranch.spark.reading.batch import PartitionRead, read
 
         if not isinstance(partition, ReadPartition):  # An empty plan gets one of Spark's own.
@@ -118,6 +121,7 @@ class StreamReader(DataSourceReader):
         how = PartitionRead(options.place, options.columns, partition.watermarks, payload)
         with told_to_users():
             yield from read(how, partition.incarnations, partition.pieces)
+        spare_imported()
 
 
 class PushingReader(StreamReader):
