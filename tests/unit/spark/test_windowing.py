@@ -50,6 +50,13 @@ def test_what_is_no_window_is_refused(changes: dict[str, Any], text: str) -> Non
         dataclasses.replace(ASKED, **changes).windowing()
 
 
+def test_a_directory_without_manifests_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "windowing.json").write_text("{}")
+    with pytest.raises(InvalidRequest, match="no manifests"):
+        Directory(tmp_path).begin(ASKED.windowing())
+    assert [path.name for path in tmp_path.iterdir()] == ["windowing.json"]
+
+
 def test_a_directory_keeps_the_windows_of_its_first_run(tmp_path: Path) -> None:
     directory, windowing = Directory(tmp_path / "out"), ASKED.windowing()
     directory.begin(windowing)

@@ -77,11 +77,21 @@ class Directory:
         return self.manifests / f"{number:010d}.json"
 
     def begin(self, windowing: Windowing) -> None:
-        """Create the directories. Raises InvalidRequest if an earlier run had other windows."""
+        """Create the directories.
+
+        Raises InvalidRequest if an earlier run had other windows, or was of a release that wrote no
+        manifests.
+        """
+        path, wanted = self.root / "windowing.json", asdict(windowing)
+        if path.exists() and not self.manifests.exists():
+            raise InvalidRequest(
+                "an earlier release made the directory, and it has no manifests",
+                remedy="name another --out",
+                directory=str(self.root),
+            )
         self.closing.mkdir(parents=True, exist_ok=True)
         self.table.mkdir(exist_ok=True)
         self.manifests.mkdir(exist_ok=True)
-        path, wanted = self.root / "windowing.json", asdict(windowing)
         if not path.exists():
             _write(path, wanted)
             return
