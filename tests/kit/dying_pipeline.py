@@ -4,6 +4,8 @@
 
 The points of `archive`: `in-the-files`, `before-the-manifest`, `after-the-manifest`. Those of
 `replay`: `before-chunk-N`, and `in-chunk-N`, in which tasks have handed over some of the events.
+Those of `windows`, each in the first batch that has windows: `in-the-state`, `before-the-table`,
+`before-the-stream`, `in-the-stream` and `after-the-stream`.
 """
 
 import os
@@ -60,18 +62,22 @@ def archive_dies(module: Any, point: str, words: Sequence[str]) -> None:
     """Put the point into the module of `archive`."""
     if point == "in-the-files":
         data = Path(words[words.index("--out") + 1], "data")
-        before = set(data.rglob("*.parquet"))
-        threading.Thread(target=_die_at_a_file, args=(data, before), daemon=True).start()
+        _die_at_a_new_file(data, "*.parquet")
         return
     after = {"before-the-manifest": False, "after-the-manifest": True}[point]
     module.open_files = lambda url: DyingFiles(open_files(url), after=after)
 
 
-def _die_at_a_file(data: Path, before: set[Path]) -> None:
-    pause = threading.Event()
-    while not set(data.rglob("*.parquet")) - before:
-        pause.wait(POLL_S)
-    die(os.getpid())
+def _die_at_a_new_file(directory: Path, pattern: str) -> None:
+    """Die as soon as there is one, in the background."""
+    before, pause = set(directory.rglob(pattern)), threading.Event()
+
+    def watch() -> None:
+        while not set(directory.rglob(pattern)) - before:
+            pause.wait(POLL_S)
+        die(os.getpid())
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def replay_dies(module: Any, point: str) -> None:
@@ -85,25 +91,56 @@ def replay_dies(module: Any, point: str) -> None:
             return
         if where == "before":
             die(os.getpid())
-        driver = os.getpid()
-
-        def torn(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch.slice(0, batch.num_rows // 2)
-                die(driver)
-
-        plain(events.mapInArrow(torn, events.schema), arguments, address, key)
+        plain(torn(events), arguments, address, key)
 
     module.write = write
+
+
+def torn(rows: DataFrame) -> DataFrame:
+    """The rows, of which a task passes on some before it kills the driver."""
+    driver = os.getpid()
+
+    def half(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            die(driver)
+
+    return rows.mapInArrow(half, rows.schema)
+
+
+def windows_die(module: Any, point: str, words: Sequence[str]) -> None:
+    """Put the point into the module of `windows`."""
+    if point == "in-the-state":
+        _die_at_a_new_file(Path(words[words.index("--out") + 1], "checkpoint/state"), "*.delta")
+        return
+    writing = module.Writing
+    plain_write, plain_tell = writing.write, writing._tell
+
+    def write(self: Any, batch: DataFrame, number: int) -> None:
+        if point == "before-the-table" and not batch.isEmpty():
+            die(os.getpid())
+        plain_write(self, batch, number)
+        if point == "after-the-stream" and self.windows:
+            die(os.getpid())
+
+    def tell(self: Any, found: DataFrame, number: int) -> None:
+        if point == "before-the-stream":
+            die(os.getpid())
+        plain_tell(self, torn(found) if point == "in-the-stream" else found, number)
+
+    writing.write, writing._tell = write, tell
 
 
 def main(point: str, name: str, words: Sequence[str]) -> None:
     """Run the pipeline until the point."""
     module: Any = import_module(f"anabranch.spark.pipelines.{name}")
-    if name == "archive":
-        archive_dies(module, point, words)
-    else:
-        replay_dies(module, point)
+    match name:
+        case "archive":
+            archive_dies(module, point, words)
+        case "replay":
+            replay_dies(module, point)
+        case "windows":
+            windows_die(module, point, words)
     sys.argv = [name, *words]
     frame.run_program(module.PIPELINE)
 

@@ -1,16 +1,16 @@
 """The audit finds each planted damage by name, and calls a healthy stream healthy."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.cli.demo.flights import flights, table_path
-from anabranch.client import Client
+from anabranch.cli.demo.source import Row
+from anabranch.client import Client, EventWriter, Transaction
 from anabranch.common.model.key_range import KeyRange
 from anabranch.common.model.names import parse_segment_name, stream_ref
 from anabranch.common.tier2.manifest import SegmentChange
@@ -27,7 +27,8 @@ pytestmark = [
     pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("ignore:.*distutils Version classes are deprecated"),
 ]
-ROWS = 3000
+PART = 2000
+FILL_S_MAX = 600.0
 LOWS, HIGHS = blocks(LOW, 6), blocks(HIGH, 6)
 SIZE = len(LOWS[0])
 OTHER = b"another writer.."
@@ -266,33 +267,27 @@ def test_an_empty_tier_two_is_healthy(session: SparkSession, tmp_path: Path) -> 
     assert (report.healthy, report.events, report.plots) == (True, 0, ())
 
 
-async def fill(client: Client) -> None:
-    """A stream of flights with scales, a truncation, and transactions before and after scales."""
-    rows = list(islice(flights(table_path()), ROWS))
+async def fill(client: Client) -> int:
+    """A stream of a year's flights with a scale, a truncation, and transactions before and after
+    the scale; returns the number of flights."""
+    rows = list(flights(table_path()))
+    third = len(rows) // 3
     stream = "audit/flights"
     await client.scopes.create("audit")
     await client.streams.create(stream, segments=2)
     async with client.writer(stream) as writer:
-        for flight in rows[:1000]:
-            writer.write(flight.event, flight.key, flight.timestamp_ms)
-        await writer.flush()
+        await put(writer, rows[:third])
         old = await client.transactions(stream).begin()
         async with old:
-            for flight in rows[1000:1200]:
-                old.write(flight.event, flight.key, flight.timestamp_ms)
-            await old.flush()
+            await put(old, rows[third : third + PART])
             await client.streams.split_segment(stream, 0)
-            for flight in rows[1200:2000]:
-                writer.write(flight.event, flight.key, flight.timestamp_ms)
-            await writer.flush()
+            await put(writer, rows[third + PART : 2 * third])
             await old.commit()
         async with writer.transaction() as new:
-            for flight in rows[2000:2500]:
-                new.write(flight.event, flight.key, flight.timestamp_ms)
-        for flight in rows[2500:]:
-            writer.write(flight.event, flight.key, flight.timestamp_ms)
+            await put(new, rows[2 * third : 2 * third + PART])
+        await put(writer, rows[2 * third + PART :])
     async with client.reader(stream, until_tail=True) as reader:
-        for _ in range(700):
+        for _ in range(PART):
             await anext(reader)
         positions = reader.positions()
         cut: dict[int, int] = {
@@ -300,15 +295,24 @@ async def fill(client: Client) -> None:
         }
     await client.streams.truncate(stream, cut)
     await client.cluster.flush_to_tier2()
+    return len(rows)
+
+
+async def put(writer: EventWriter | Transaction, rows: Sequence[Row]) -> None:
+    """Write the flights, with a flush per thousand."""
+    for start in range(0, len(rows), 1000):
+        for flight in rows[start : start + 1000]:
+            writer.write(flight.event, flight.key, flight.timestamp_ms)
+        await writer.flush()
 
 
 def test_a_year_of_flights_with_scales_truncation_and_transactions_is_healthy(
     session: SparkSession, running: ClusterThread, tmp_path: Path
 ) -> None:
-    running.run(fill)
+    flights_of_year = running.run(fill, FILL_S_MAX)
     report = audited(session, running.tier2, "audit/flights", out=tmp_path)
     assert report.healthy, summary(report)
-    assert 0 < report.events <= ROWS
+    assert flights_of_year - PART <= report.events <= flights_of_year
     by_name = {check.name: check for check in report.checks}
     assert all(check.verdict == "ok" for check in report.checks), summary(report)
     assert by_name["transactions"].examined > 0

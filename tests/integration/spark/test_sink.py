@@ -45,6 +45,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverProcess]:
 
 
 @pytest.fixture(scope="module")
+def other_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverProcess]:
+    with driver_process(tmp_path_factory.mktemp("other"), ONE_PROCESS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
 def cluster(running: ClusterThread) -> ClusterThread:
     running.run(lambda client: client.scopes.create(SCOPE))
     return running
@@ -296,6 +302,27 @@ def test_two_drivers_of_one_application_write_each_batch_once(case: Case) -> Non
     assert case.events() == expected()
     (gate / OPEN).touch()
     assert case.ask(do="wait", name="first")["error"] == ""
+    assert case.events() == expected()
+
+
+@pytest.mark.parametrize(
+    "gate", ["", "gate in the middle", "gate before commit", "gate after commit"]
+)
+def test_two_processes_on_one_checkpoint_write_each_batch_once(
+    case: Case, other_driver: DriverProcess, gate: str
+) -> None:
+    other_driver.send(**case.request(gate))
+    if gate:
+        await_file(case.gate(gate) / REACHED)
+    errors = [case.ask()["error"]]
+    if gate:
+        (case.gate(gate) / OPEN).touch()
+    errors.append(other_driver.answer()["error"])
+    found = case.events()
+    assert len(found) == len(set(found))
+    for error in filter(None, errors):
+        assert "oncurrent" in error, error  # as Spark refuses it
+    assert case.ask()["error"] == ""
     assert case.events() == expected()
 
 

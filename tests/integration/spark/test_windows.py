@@ -18,6 +18,7 @@ from anabranch.spark.pipelines import windows
 from anabranch.spark.pipelines.progress import Progress
 from anabranch.spark.pipelines.windowing.directory import Directory
 from kit.cluster_thread import ClusterThread
+from kit.pipeline_programs import die_at
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -27,6 +28,13 @@ SCOPE = "windowed"
 STREAM, TO = f"{SCOPE}/flights", f"{SCOPE}/departures"
 HOUR_MS = 3_600_000
 SILENT = Progress(None)
+KILLS = (
+    "in-the-state",
+    "before-the-table",
+    "before-the-stream",
+    "in-the-stream",
+    "after-the-stream",
+)
 Windows = dict[tuple[int, str], tuple[int, int, float]]
 """By start in ms and airport: events, bytes and the sum of delays."""
 
@@ -47,9 +55,9 @@ def cluster(running: ClusterThread) -> ClusterThread:
     return running
 
 
-def add(cluster: ClusterThread, rows: Iterable[Row]) -> None:
+def add(cluster: ClusterThread, rows: Iterable[Row], stream: str = STREAM) -> None:
     async def write(client: Client) -> None:
-        async with client.writer(STREAM) as writer:
+        async with client.writer(stream) as writer:
             for row in rows:
                 writer.write(row.event, row.key, row.timestamp_ms)
 
@@ -66,11 +74,11 @@ def expected(rows: Iterable[Row]) -> Windows:
     return dict(found)
 
 
-def of_stream(cluster: ClusterThread) -> Windows:
+def of_stream(cluster: ClusterThread, to: str = TO) -> Windows:
     """The windows that the target tells, each of them once."""
 
     async def read(client: Client) -> list[tuple[int, str | None, bytes]]:
-        async with client.reader(TO, until_tail=True) as reader:
+        async with client.reader(to, until_tail=True) as reader:
             return [(e.timestamp_ms, e.key, bytes(e.payload)) async for e in reader]
 
     found: Windows = {}
@@ -140,6 +148,35 @@ def leave_stray_files(out: Path) -> None:
         (out / name).write_bytes(b"foreign")
     later = {"event_time": "2999-01-01T00:00:00Z"}  # would close all windows
     (out / "closing" / "foreign.json").write_text(json.dumps(later) + "\n")
+
+
+def test_windows_equal_a_direct_computation_after_kills_at_each_moment(
+    session: SparkSession, cluster: ClusterThread, rows: list[Row], tmp_path: Path
+) -> None:
+    stream, to = f"{SCOPE}/killed", f"{SCOPE}/killed-windows"
+
+    async def create(client: Client) -> None:
+        await client.streams.create(stream, segments=3)
+        await client.streams.create(to, segments=2)
+
+    cluster.run(create)
+    arguments = windows.Arguments(
+        stream=stream, nats=cluster.nats_url, out=tmp_path / "windows", to=to,
+        by="origin", value="dep_delay", delay="1h",
+    )  # fmt: skip
+    words = ["--stream", stream, "--nats", cluster.nats_url, "--out", str(arguments.out)]
+    words += ["--to", to, "--by", "origin", "--value", "dep_delay", "--delay", "1h"]
+    written = 0
+    for number, point in enumerate(KILLS):
+        add(cluster, rows[500 * number : 500 * (number + 1)], stream)
+        die_at(point, "windows", words)
+        before, written = written, len(of_stream(cluster, to))
+        if point != KILLS[0]:
+            assert (written > before) is (point == KILLS[-1]), point
+    add(cluster, rows[500 * len(KILLS) :], stream)
+    report = windows.run(session, dataclasses.replace(arguments, close=True), SILENT)
+    assert of_stream(cluster, to) == of_table(session, arguments) == expected(rows)
+    assert (report.table_events, report.late_groups) == (len(rows), 0)
 
 
 def forget_last_commit(out: Path) -> None:

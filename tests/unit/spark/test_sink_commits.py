@@ -136,6 +136,18 @@ async def test_an_expired_transaction_does_no_harm_if_another_driver_committed_t
         assert await b.payloads() == [b"row"]
 
 
+async def test_an_expired_transaction_does_no_harm_if_another_driver_is_ahead_by_batches() -> None:
+    async with begun() as b:
+        report = await task(b, b"row")
+        assert report.part is not None
+        b.controller.transactions.abort(report.part.transaction)
+        for version in (7, 8):
+            again = await task(b, b"v%d" % version, key=replace(KEY, version=version))
+            await commit_batch(b.client, OPTIONS, [again])
+        await commit_batch(b.client, OPTIONS, [report])
+        assert sorted(await b.payloads()) == [b"v7", b"v8"]
+
+
 class Silent(FakeController):
     """Commits, but the replies to the first `lost` commits are lost."""
 
