@@ -57,6 +57,17 @@ def test_a_batch_of_changes_gets_one_epoch_and_is_counted_by_facet() -> None:
     assert store.epoch == 2
 
 
+def test_objects_that_have_not_changed_since_the_full_list_have_no_stamps() -> None:
+    store = store_with(spu("a", 1), spu("b", 2))
+    assert not store._stamps
+
+    store.apply_changes([spu("b", 3, status=OFFLINE)])
+    assert store._stamps.keys() == {"b"}
+    assert store.changes_since(1, Facet.SPEC) == Nothing(2)
+    store.sync_all([spu("a", 1), spu("b", 3, status=OFFLINE)])
+    assert not store._stamps
+
+
 def test_changes_that_are_known_leave_the_epoch_and_wake_nobody() -> None:
     store = store_with(spu("a", 5))
     woken: list[int] = []

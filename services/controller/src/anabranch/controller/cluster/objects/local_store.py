@@ -1,8 +1,8 @@
 """The mirror of one kind of object: a map with two kinds of epochs. Pure.
 
-The map has an *epoch*, which grows with every change, and each object notes the epoch at which each
-of its *facets* last changed: its spec, its status, and the rest (*meta*). A listener remembers the
-epoch that it has seen, and asks for the changes since. It may miss any number of wake-ups, and
+The map has an *epoch*, which grows with every change, and keeps for each object the epoch at which
+each of its *facets* last changed: its spec, its status, and the rest (*meta*). A listener remembers
+the epoch that it has seen, and asks for the changes since. It may miss any number of wake-ups, and
 still misses no change.
 
                 list                 watch                      changes_since(epoch seen)
@@ -10,9 +10,9 @@ still misses no change.
            ──────────▶ apply_changes ─▶ objects, stamps, ─────┼─▶ Deltas    updated and deleted
                                         deleted, fence        └─▶ Nothing   seen = epoch
 
-Deletions are kept until the next `sync_all`, which moves the *fence* up: a listener that has not
-come so far gets all objects, under a type of its own, and forgets all others. An empty
-answer therefore never hides a deletion.
+Stamps and deletions are kept until the next `sync_all`, which moves the *fence* up: a listener that
+has not come so far gets all objects, under a type of its own, and forgets all others. An empty
+answer therefore never hides a deletion, and objects that rest have no stamps.
 
 State owned: the objects as last seen. Only news from the bucket change it; a controller's writes
 come back through the watch. A change that is older than the held object is dropped.
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from anabranch.common.model.objects import ClusterObject
 from anabranch.controller.cluster.objects.sharing import SharedParts
@@ -111,16 +111,14 @@ class Nothing:
     epoch: int
 
 
-@dataclass(slots=True)
-class _Held(Generic[S, T]):
-    """An object, and the epochs at which its facets last changed."""
+class _Stamps(NamedTuple):
+    """The epochs at which the facets of an object last changed."""
 
-    object: ClusterObject[S, T]
     spec: int
     status: int
     meta: int
 
-    def stamp(self, facet: Facet) -> int:
+    def of(self, facet: Facet) -> int:
         match facet:
             case Facet.SPEC:
                 return self.spec
@@ -129,7 +127,11 @@ class _Held(Generic[S, T]):
             case Facet.META:
                 return self.meta
             case Facet.ANY:
-                return max(self.spec, self.status, self.meta)
+                return max(self)
+
+
+_BEFORE = _Stamps(0, 0, 0)
+"""Of an object that has not changed since the fence."""
 
 
 class _Counter:
@@ -146,8 +148,9 @@ class LocalStore(Generic[S, T]):
     """The objects of one kind. One event loop owns it; no method waits."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held[S, T]] = {}
         self._objects: dict[str, ClusterObject[S, T]] = {}
+        self._stamps: dict[str, _Stamps] = {}
+        """Of the objects that came or changed since the last `sync_all`."""
         self._children: dict[str, dict[str, ClusterObject[S, T]]] = {}
         self._deleted: list[tuple[int, ClusterObject[S, T]]] = []
         self._deletions: dict[str, int] = {}
@@ -207,7 +210,9 @@ class LocalStore(Generic[S, T]):
             return SyncAll(self._epoch, tuple(self._objects.values()))
         if epoch == self._epoch:
             return Nothing(self._epoch)
-        updated = tuple(one.object for one in self._held.values() if one.stamp(facet) > epoch)
+        updated = tuple(
+            self._objects[key] for key, one in self._stamps.items() if one.of(facet) > epoch
+        )
         deleted = tuple(one for at, one in self._deleted if at > epoch)
         if not updated and not deleted:
             return Nothing(self._epoch)
@@ -244,10 +249,11 @@ class LocalStore(Generic[S, T]):
         self._damaged.clear()
         for found in damaged:
             self._note_damage(found)
-        for key in [k for k in self._held if k not in present and k not in self._damaged]:
+        for key in [k for k in self._objects if k not in present and k not in self._damaged]:
             self._drop(key, epoch, counter)
         for one in present.values():
             self._put(one, epoch, counter)
+        self._stamps.clear()
         self._deleted.clear()
         self._deletions.clear()
         self._epoch = self._fence = epoch
@@ -261,43 +267,43 @@ class LocalStore(Generic[S, T]):
         self._revision = max(self._revision, new.revision)
         if self._damaged.get(new.key, 0) < new.revision:
             self._damaged.pop(new.key, None)
-        held = self._held.get(new.key)
-        if held is not None and new.revision <= held.object.revision:
+        old = self._objects.get(new.key)
+        if old is not None and new.revision <= old.revision:
             return
-        new = self._shared.object(new, None if held is None else held.object)
-        if held is None:
-            self._held[new.key] = _Held(new, epoch, epoch, epoch)
+        new = self._shared.object(new, old)
+        if old is None:
+            self._stamps[new.key] = _Stamps(epoch, epoch, epoch)
             counter.added += 1
         else:
-            self._compare(held, new, epoch, counter)
-            self._forget_child(held.object)
-            held.object = new
+            self._stamps[new.key] = self._compared(old, new, epoch, counter)
+            self._forget_child(old)
         self._objects[new.key] = new
         if new.owner:
             self._children.setdefault(new.owner, {})[new.key] = new
 
-    @staticmethod
-    def _compare(
-        held: _Held[S, T], new: ClusterObject[S, T], epoch: int, counter: _Counter
-    ) -> None:
-        old, is_same = held.object, True
+    def _compared(
+        self, old: ClusterObject[S, T], new: ClusterObject[S, T], epoch: int, counter: _Counter
+    ) -> _Stamps:
+        spec, status, meta = self._stamps.get(new.key, _BEFORE)
+        is_same = True
         if old.spec != new.spec:
-            held.spec, is_same = epoch, False
+            spec, is_same = epoch, False
             counter.spec += 1
         if old.status != new.status:
-            held.status, is_same = epoch, False
+            status, is_same = epoch, False
             counter.status += 1
         if is_same or _meta(old) != _meta(new):
-            held.meta = epoch
+            meta = epoch
             counter.meta += 1
+        return _Stamps(spec, status, meta)
 
     def _remove(self, gone: Gone, epoch: int, counter: _Counter) -> None:
         self._revision = max(self._revision, gone.revision)
         self._deletions[gone.key] = max(self._deletions.get(gone.key, 0), gone.revision)
         if self._damaged.get(gone.key, 0) < gone.revision:
             self._damaged.pop(gone.key, None)
-        held = self._held.get(gone.key)
-        if held is not None and held.object.revision < gone.revision:
+        held = self._objects.get(gone.key)
+        if held is not None and held.revision < gone.revision:
             self._drop(gone.key, epoch, counter)
 
     def _note_damage(self, found: Damaged) -> None:
@@ -305,8 +311,8 @@ class LocalStore(Generic[S, T]):
         self._damaged[found.key] = found.revision
 
     def _drop(self, key: str, epoch: int, counter: _Counter) -> None:
-        old = self._held.pop(key).object
-        del self._objects[key]
+        old = self._objects.pop(key)
+        self._stamps.pop(key, None)
         self._forget_child(old)
         self._deleted.append((epoch, old))
         counter.deleted += 1
