@@ -79,9 +79,8 @@ def attempts(spark: SparkSession) -> list[dict[str, Any]]:
     return found
 
 
-def main(
-    nats_url: str, source: str, target: str, checkpoint: str, directory: str, winner: str
-) -> None:
+def main(arguments: list[str]) -> None:
+    nats_url, source, target, checkpoint, directory, winner = arguments
     builder = SparkSession.builder.appName("speculate")
     for name, text in SETTINGS.items():
         builder = builder.config(name, text)
@@ -108,4 +107,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

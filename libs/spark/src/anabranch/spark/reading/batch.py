@@ -35,7 +35,7 @@ class PartitionRead:
 
     `watermarks`: of the streams that have one, in Unix ms, for the column of this name. `payload`:
     the schema of all columns if events are Arrow tables; those of `columns` are about the event.
-    `on_loss`: what a task does about events that were truncated after the plan.
+    `on_loss`: the treatment of events that were truncated after the plan.
     """
 
     place: Place

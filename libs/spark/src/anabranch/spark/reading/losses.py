@@ -25,7 +25,7 @@ from anabranch.spark.partitioning import Piece
 
 NO_STREAM = (StreamNotFound, ScopeNotFound)
 GONE = (EventsTruncated, SegmentTruncated, SegmentNotFound, *NO_STREAM)
-"""The errors of a place that no longer has what it is asked for."""
+"""The errors of a place without the bytes of the plan."""
 FAIL_REMEDY = (
     "set the option failOnDataLoss to false to continue behind them; let the query subscribe with "
     "the option reader_group so that retention waits for it"
