@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
-from anabranch.common.runtime.tracing import end_failed, mark_failed
+from anabranch.common.runtime.tracing import end_failed
 from anabranch.common.wire.messages import (
     Append,
     AppendSetup,
@@ -59,7 +59,13 @@ from anabranch.segstore.shell.container.circumstances import ContainerCircumstan
 from anabranch.segstore.shell.container.lease import Lease
 from anabranch.segstore.shell.container.loading import Loading, Refuse
 from anabranch.segstore.shell.container.operation_queue import OperationQueue, PendingOperation
-from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
+from anabranch.segstore.shell.container.replies import (
+    Deliver,
+    HeldAck,
+    HeldReply,
+    ReplyGate,
+    stopped,
+)
 from anabranch.segstore.shell.container.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.topic_storage import NO_LIMIT
@@ -183,12 +189,7 @@ class Container:
         self.failure = error
         if self._log is not None:
             self._log.close()
-        told = Unavailable(
-            "the container stopped before it confirmed that the request is durable",
-            remedy="locate the segment again and repeat the request; repeating is safe",
-            container=self.container,
-            reason=error.code,
-        )
+        told = stopped(self.container, error)
         self.sessions.end_all()
         self._gate.fail(told)
         self._spans.fail(error)
@@ -240,7 +241,10 @@ class Container:
         """
         self.check_serving()
         verb = VERBS[type(request)]
-        state = self._seen_by(verb.sees)
+        durable = verb.sees is Sees.DURABLE or (
+            verb.sees is Sees.PENDING_WHILE_ROOM and self._admission.has_no_room
+        )
+        state = self.applied.state if durable else self._pending
         answer: Answer | AnabranchError | Elsewhere
         try:
             answer = verb.answer(state, request, self._circumstances(given))
@@ -252,15 +256,6 @@ class Container:
             answer = error
         self._hold(request, verb.title, deliver, answer, state)
         return None
-
-    def _seen_by(self, sees: Sees) -> SegmentMap:
-        match sees:
-            case Sees.PENDING:
-                return self._pending
-            case Sees.PENDING_WHILE_ROOM:
-                return self.applied.state if self._admission.has_no_room else self._pending
-            case Sees.DURABLE:
-                return self.applied.state
 
     def _circumstances(self, given: Given) -> ContainerCircumstances:
         return ContainerCircumstances(
@@ -295,16 +290,12 @@ class Container:
         state: SegmentMap,
     ) -> None:
         """Deliver the answer once `state`, which it was decided against, is durable."""
-        span = None
-        if request.trace_parent:
-            span = self._spans.begin(title, request.trace_parent, request.segment)
         if isinstance(answer, Answer):
-            message = answer.message
+            message, error = answer.message, None
         else:
-            self.metrics.refuse(answer.code)
-            message = failed(answer)
-            if span is not None:
-                mark_failed(span, answer)
+            message, error = failed(answer), answer
+            self.metrics.refuse(error.code)
+        span = self._spans.begin_asked(title, request, error)
         self._gate.hold(HeldReply(state.sequence, deliver, message))
         if span is not None:
             self._spans.hold(state.sequence, span)
@@ -337,10 +328,7 @@ class Container:
             self.metrics.refuse(error.code)
             self._answer(failed(error, request.session), request_id, send)
             return None
-        session = AppendSession(
-            request.session, request.segment, state.number, request.writer_id, send
-        )
-        self.sessions.begin(session)
+        session = self.sessions.begin(request, state.number, send)
         last = self._pending.last_event_number(state.number, request.writer_id)
         reply = AppendSetup(session=request.session, last_event_number=last, sealed=state.sealed)
         self._answer(reply, request_id, send)
