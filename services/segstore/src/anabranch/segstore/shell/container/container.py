@@ -10,7 +10,7 @@ or futures, only these calls on the event loop's thread. When the log fails or a
 appears, the container ends: every waiting request fails, and nothing more is acknowledged.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
@@ -29,6 +29,7 @@ from anabranch.segstore.domain.container.circumstances import (
     Answer,
     Elsewhere,
     Given,
+    Group,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
@@ -38,7 +39,7 @@ from anabranch.segstore.domain.container.decide import (
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
-from anabranch.segstore.domain.container.life import Phase, Step, next_phase
+from anabranch.segstore.domain.container.life import Phase, Step, next_phase, stopped
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     DecodedOperation,
@@ -59,13 +60,7 @@ from anabranch.segstore.shell.container.circumstances import ContainerCircumstan
 from anabranch.segstore.shell.container.lease import Lease
 from anabranch.segstore.shell.container.loading import Loading, Refuse
 from anabranch.segstore.shell.container.operation_queue import OperationQueue, PendingOperation
-from anabranch.segstore.shell.container.replies import (
-    Deliver,
-    HeldAck,
-    HeldReply,
-    ReplyGate,
-    stopped,
-)
+from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.container.sessions import AppendSession, LiveSessions, Send
 from anabranch.segstore.shell.container.surroundings import Surroundings
 from anabranch.segstore.shell.container.topic_storage import NO_LIMIT
@@ -268,18 +263,22 @@ class Container:
             self.applied.state.living,
         )
 
-    def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
-        """Log the decision. Raises Overloaded without logging it."""
-        if isinstance(decision, Duplicate):
-            self.metrics.duplicates += 1
-        elif not isinstance(decision, NoChange):
-            if self._storage.full and isinstance(decision, AppendOperation):
-                raise self._storage.refusal(self.container)
+    def _perform(self, decision: Operation | NoChange | Duplicate | Group) -> None:
+        """Log the decision. Raises Overloaded and OutOfStorage without logging anything."""
+        if self._storage.full and isinstance(decision, AppendOperation | Group):
+            raise self._storage.refusal(self.container)
+        if isinstance(decision, AppendOperation):
             self._enqueue(decision, self._admission.admit)
-            if isinstance(decision, AppendOperation):
-                self.metrics.appends += 1
-                self.metrics.append_bytes += len(decision.payload)
-                self.metrics.append_events += decision.event_count
+            self.metrics.appends += 1
+            self.metrics.append_bytes += len(decision.payload)
+            self.metrics.append_events += decision.event_count
+        elif isinstance(decision, Duplicate):
+            self.metrics.duplicates += 1
+        elif isinstance(decision, Group):
+            self._enqueue_group(decision.appends)
+            self.metrics.count_group(decision.appends)
+        elif not isinstance(decision, NoChange):
+            self._enqueue(decision, self._admission.admit)
 
     def _hold(
         self,
@@ -390,6 +389,16 @@ class Container:
         admit(pending.size)
         self._pending.apply(pending.sequence, operation)
         self._queue.add(pending, self._around.clock.monotonic)
+        self.log.ready()
+
+    def _enqueue_group(self, operations: Sequence[Operation]) -> None:
+        """Queue the operations for one frame, unless the admission of all of them raises."""
+        numbered = enumerate(operations, self._pending.sequence + 1)
+        group = [PendingOperation(sequence, operation) for sequence, operation in numbered]
+        self._admission.admit(sum(pending.size for pending in group))
+        for pending in group:
+            self._pending.apply(pending.sequence, pending.operation)
+        self._queue.add_group(group, self._around.clock.monotonic)
         self.log.ready()
 
     # --- the log ------------------------------------------------------------------------------

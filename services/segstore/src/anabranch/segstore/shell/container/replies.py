@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from anabranch.common.errors import AnabranchError, Overloaded, Unavailable
+from anabranch.common.errors import AnabranchError, Overloaded
 from anabranch.common.wire.messages import Appended, AppendSetup, Failed, Message, failed
 from anabranch.segstore.shell.container.sessions import AppendSession
 from anabranch.segstore.shell.container.throttle import Throttle
@@ -103,15 +103,6 @@ class ReplyGate:
             else:
                 entry.deliver(failed(error, _session_of(entry.message)))
         self._throttle.forget_pending(len(held) * HELD_SIZE_BYTES)
-
-
-def stopped(container: int, reason: AnabranchError) -> Unavailable:
-    """The answer to all requests that wait when their container ends for this reason."""
-    return Unavailable(
-        "the container stopped before it confirmed that the request is durable",
-        remedy="locate the segment again and repeat the request; repeating is safe",
-        container=container, reason=reason.code,
-    )  # fmt: skip
 
 
 def _depends_on_nothing(message: Message) -> bool:
