@@ -25,18 +25,22 @@ class GroupPlace(NamedTuple):
     last: int
 
 
+Form = frozenset[GroupPlace]
+"""The places of a group as it was sent."""
+
+
 @dataclass(eq=False)
 class Tried:
     """A group of the writer `pen`, in the forms in which it was sent, the last one last."""
 
     pen: bytes
-    forms: list[frozenset[GroupPlace]] = field(default_factory=list)
+    forms: list[Form] = field(default_factory=list)
     acknowledged: bool = False
 
     @property
     def places(self) -> frozenset[GroupPlace]:
         """All places that it ever had."""
-        return frozenset[GroupPlace]().union(*self.forms)
+        return Form().union(*self.forms)
 
 
 Has = Callable[[str, bytes, int], bool | None]
