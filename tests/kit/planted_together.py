@@ -10,8 +10,10 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from anabranch.common.errors import SegmentSealed
+from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.messages import (
     AppendedTogether,
+    AppendOnce,
     AppendTogether,
     BlockPlace,
     GetLengths,
@@ -21,7 +23,7 @@ from anabranch.common.wire.messages import (
 from anabranch.segstore.domain.container import group
 from anabranch.segstore.domain.container.answer import VERBS
 from anabranch.segstore.domain.container.circumstances import Answer, Circumstances, Given, Group
-from anabranch.segstore.domain.container.decide import NO_CHANGE, Duplicate
+from anabranch.segstore.domain.container.decide import NO_CHANGE, Duplicate, decide_append
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import AppendOperation, DecodedOperation
 from anabranch.segstore.domain.container.state import ContainerCut
@@ -84,13 +86,13 @@ def repeat_applied_again() -> AbstractContextManager[object]:
     ) -> AppendOperation | Duplicate:
         found = real(state, writer_id, place, block, now_ms)
         known = state.known(place.segment)
-        if isinstance(found, Duplicate) and not getattr(known, "sealed", True):
-            once = group.AppendOnce(
+        if isinstance(found, Duplicate) and isinstance(known, SegmentState) and not known.sealed:
+            once = AppendOnce(
                 segment=place.segment, writer_id=writer_id,
                 first_event_number=place.first_event_number, count=place.count,
             )  # fmt: skip
             before = place.first_event_number - 1
-            return group.decide_append(known, before, writer_id, once, block, now_ms=now_ms)  # type: ignore[arg-type]
+            return decide_append(known, before, writer_id, once, block, now_ms=now_ms)
         return found
 
     real = group._decide
