@@ -8,6 +8,7 @@ exception: their numbers hold their containers (`topics.py`).
 
 import mmh3
 
+from anabranch.common.model.names import TOGETHER_FIRST
 from anabranch.common.model.topics import TOPIC_MARK, container_in
 
 _ROUTING_SEED = 1741865571  # Java's "EventRouter".hashCode()
@@ -29,6 +30,8 @@ def routing_position(key: str) -> float:
 def container_of(segment_name: str, container_count: int) -> int:
     """The container that owns the segment: 0 … container_count - 1, except for a topic's segment.
 
+    The segments of a stream that keeps them together all hash as the stream's name (ADR 18).
+
     Transaction and transient suffixes and the epoch are removed first, so segments that will be
     merged into a segment live in the same container as it. The number of a topic's segment holds
     its container, whatever `container_count` is.
@@ -36,10 +39,12 @@ def container_of(segment_name: str, container_count: int) -> int:
     assert container_count > 0
     base = segment_name.partition("#transaction")[0].partition("#transient")[0]
     base = base.partition(".#epoch.")[0]
-    if TOPIC_MARK in base:
-        number = base.rpartition("/")[2]
-        if number.isascii() and number.isdecimal() and len(number) <= _NUMBER_LENGTH_MAX:
+    stream, _, number = base.rpartition("/")
+    if number.isascii() and number.isdecimal() and len(number) <= _NUMBER_LENGTH_MAX:
+        if TOPIC_MARK in base:
             return container_in(int(number))
+        if int(number) >= TOGETHER_FIRST:
+            base = stream
     low, _ = mmh3.hash64(base.encode("utf-16-le"), _CONTAINER_SEED, x64arch=True, signed=False)
     return _jump_hash(low, container_count)
 

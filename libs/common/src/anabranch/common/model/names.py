@@ -111,6 +111,10 @@ def epoch_of(segment: SegmentId) -> int:
     return segment >> 32
 
 
+TOGETHER_FIRST = 1 << 30
+"""The lowest segment number of a stream whose segments are together (ADR 18). It is stored."""
+
+
 def number_of(segment: SegmentId) -> int:
     """The segment's number within its stream."""
     return segment & 0xFFFFFFFF

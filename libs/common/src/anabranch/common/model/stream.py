@@ -107,7 +107,9 @@ class StreamConfig:
     """A stream's configuration. `tags` are a set; duplicates are dropped, the first place is kept.
 
     `timestamp_aggregation_timeout_ms`: how long a silent writer holds the watermark back.
-    `rollover_size_bytes`: 0, the store decides how large its objects are.
+    `rollover_size_bytes`: 0, the store decides how large its objects are. `together`: all segments
+    lie in one container, so that one store serves them and short transactions may span them; it is
+    decided when the stream is created.
     """
 
     scaling: ScalingPolicy = ScalingPolicy()
@@ -115,6 +117,7 @@ class StreamConfig:
     tags: tuple[str, ...] = ()
     timestamp_aggregation_timeout_ms: int = 0
     rollover_size_bytes: int = 0
+    together: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", tuple(dict.fromkeys(self.tags)))

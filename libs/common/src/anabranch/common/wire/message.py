@@ -26,6 +26,18 @@ NO_DECISION = Stamp(0, 0)
 UpdateKind = Literal["create", "replace", "replace-if-greater", "replace-if-equals", "accumulate"]
 
 
+class BlockPlace(msgspec.Struct, frozen=True):
+    """The place of one block of a group: `count` events from `first_event_number` on.
+
+    `size`: the bytes of the block.
+    """
+
+    segment: str
+    first_event_number: int
+    count: int
+    size: int
+
+
 class AttributeUpdate(msgspec.Struct, frozen=True):
     """The change of one attribute; `attribute` is its id, 16 bytes.
 

@@ -89,6 +89,16 @@ class AppendSetup(Message, frozen=True, kw_only=True):
     sealed: bool = False
 
 
+class AppendedTogether(Message, frozen=True, kw_only=True):
+    """All blocks of the group are stored, now or before."""
+
+
+class Lengths(Message, frozen=True, kw_only=True):
+    """The lengths in bytes, in the order of the request, at one moment."""
+
+    lengths: tuple[int, ...]
+
+
 class Appended(Message, frozen=True, kw_only=True):
     """Everything up to `last_event_number` of the session is durable; `length` after it.
 
@@ -176,6 +186,6 @@ REPLIES: Mapping[int, type[Message]] = {
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
     50: AttributeValues, 51: SegmentCreated, 52: TableUpdated, 53: TableRead, 54: TableDescribed,
-    55: EventLocated,
+    55: EventLocated, 56: AppendedTogether, 57: Lengths,
 }  # fmt: skip
 """Every reply, by its number in packets: add, never change."""

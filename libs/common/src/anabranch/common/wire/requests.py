@@ -14,13 +14,15 @@ their merge, carry `NO_DECISION`, and so do changes of attributes that a client 
 
 from typing import NamedTuple
 
-from anabranch.common.wire.message import AttributeUpdate, Message, Stamp
+from anabranch.common.wire.message import AttributeUpdate, BlockPlace, Message, Stamp
 from anabranch.common.wire.replies import (
     Appended,
+    AppendedTogether,
     AppendSetup,
     AttributeValues,
     Done,
     EventLocated,
+    Lengths,
     OffsetLocated,
     Sealed,
     SegmentCreated,
@@ -35,6 +37,12 @@ from anabranch.common.wire.replies import (
 
 REQUESTS_IN_FLIGHT_MAX = 8
 """Unanswered updates of one client on one table segment."""
+GROUP_SIZE_BYTES_MAX = 262_144
+"""The bytes of all blocks of an `AppendTogether`, so that a group fits in one frame of any log."""
+GROUP_SEGMENTS_MAX = 64
+"""The segments of an `AppendTogether`."""
+LENGTHS_SEGMENTS_MAX = 1_001
+"""The segments of a `GetLengths`, whose names must also fit in the message of one packet."""
 REQUESTS_REMEMBERED = 16
 """The last updates of a client on a table segment whose answers the store can repeat."""
 
@@ -231,6 +239,29 @@ class ConditionalAppend(AppendOnce, frozen=True, kw_only=True):
     updates: tuple[AttributeUpdate, ...] = ()
 
 
+class AppendTogether(Request, frozen=True, kw_only=True):
+    """Append one block to each of several segments of one container, all or none: ADR 18.
+
+    `places`: one for each block of the payload, in their order there; no segment occurs twice, and
+    `segment` is that of the first. Each block is decided as one of `AppendOnce`. If the store
+    refuses one, it refuses all. A repetition finds all blocks stored, and is acknowledged; if the
+    store has some of the blocks but not all, the group is refused as PartialDuplicate. All blocks
+    become durable and visible together. → AppendedTogether.
+    """
+
+    writer_id: bytes
+    places: tuple[BlockPlace, ...]
+
+
+class GetLengths(Request, frozen=True, kw_only=True):
+    """→ Lengths of `segments`, which are in one container, at one moment.
+
+    `segment` is the first of them. Raises SegmentNotFound for the first that does not exist.
+    """
+
+    segments: tuple[str, ...]
+
+
 class ReadSegment(Request, frozen=True, kw_only=True):
     """Read from `offset`, up to about `size_max` bytes, waiting ≤ `wait_ms` at the tail.
 
@@ -346,5 +377,7 @@ REQUESTS = (
     RequestKind(30, ScanEntries, TableRead),
     RequestKind(31, DescribeTable, TableDescribed),
     RequestKind(32, LocateEvent, EventLocated, "locate_event"),
+    RequestKind(33, AppendTogether, AppendedTogether, "append_together"),
+    RequestKind(34, GetLengths, Lengths, "lengths"),
 )
 """Every request and its reply; a `Failed` may come instead."""
