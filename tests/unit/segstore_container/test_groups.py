@@ -13,7 +13,9 @@ from anabranch.common.wire.messages import (
     GetLengths,
     Lengths,
     Message,
+    encode_message,
 )
+from anabranch.common.wire.packet import META_SIZE_BYTES_MAX
 from anabranch.common.wire.requests import (
     GROUP_SEGMENTS_MAX,
     GROUP_SIZE_BYTES_MAX,
@@ -294,3 +296,20 @@ def test_segments_that_were_evicted_are_loaded_first(tiered: TieredDriver) -> No
     assert len(tiered.container.pending.segments) < 3, "something is evicted"
     assert asked(tiered, request, payload) == AppendedTogether()
     assert lengths(tiered) == (*(place.size for place in request.places), 0)
+
+
+def test_names_of_one_stream_share_a_prefix(driver: ContainerDriver) -> None:
+    request, payload = made_group({A: (1, [b"a"]), B: (1, [b"bb"])})
+    asked(driver, request, payload)
+    stream, _, first = A.rpartition("/")
+    others = (first, B.rpartition("/")[2])
+    answer = asked(driver, GetLengths(segment=A, prefix=f"{stream}/", segments=others))
+    assert answer == Lengths(lengths=tuple(place.size for place in request.places))
+
+
+def test_the_lengths_of_the_largest_stream_with_the_longest_names_fit_in_a_packet() -> None:
+    prefix = f"{'s' * 255}/{'x' * 255}/"
+    names = tuple(f"{2**31 - number}.#epoch.2147483647" for number in range(LENGTHS_SEGMENTS_MAX))
+    request = GetLengths(segment=prefix + names[0], prefix=prefix, segments=names)
+    assert request.names[-1] == prefix + names[-1]
+    assert sum(map(len, encode_message(request, 1))) < META_SIZE_BYTES_MAX

@@ -256,10 +256,18 @@ class AppendTogether(Request, frozen=True, kw_only=True):
 class GetLengths(Request, frozen=True, kw_only=True):
     """→ Lengths of `segments`, which are in one container, at one moment.
 
-    `segment` is the first of them. Raises SegmentNotFound for the first that does not exist.
+    A segment's name is `prefix` and its entry in `segments`, so that the names of a whole stream
+    fit in a packet. `segment` is the first of them. Raises SegmentNotFound for the first that does
+    not exist.
     """
 
     segments: tuple[str, ...]
+    prefix: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The full names of the segments, up to one more than the limit."""
+        return tuple(self.prefix + each for each in self.segments[: LENGTHS_SEGMENTS_MAX + 1])
 
 
 class ReadSegment(Request, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
+from os.path import commonprefix
 from typing import TypeVar
 
 import nats.errors
@@ -89,8 +90,13 @@ class NatsSegmentStores:
         first = segments[0]
         if len(segments) == 1:
             return [(await self.segment_bounds(first)).length]
-        parent = current_trace_parent()
-        request = GetLengths(segment=first, segments=tuple(segments), trace_parent=parent)
+        prefix = commonprefix(segments)
+        request = GetLengths(
+            segment=first,
+            prefix=prefix,
+            segments=tuple(name.removeprefix(prefix) for name in segments),
+            trace_parent=current_trace_parent(),
+        )
         return _expect(await self._ask("lengths", first, request), Lengths).lengths
 
     async def segment_bounds(self, segment: str) -> SegmentBounds:

@@ -311,7 +311,7 @@ def _with_places(request: AppendTogether) -> tuple[str, ...]:
 
 
 def _with_others(request: GetLengths) -> tuple[str, ...]:
-    return (request.segment, *request.segments[:LENGTHS_SEGMENTS_MAX])
+    return (request.segment, *request.names[:LENGTHS_SEGMENTS_MAX])
 
 
 def _row(

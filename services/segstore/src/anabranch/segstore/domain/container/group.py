@@ -12,7 +12,7 @@ A group is decided as a whole, against one state:
 A sealed segment still acknowledges its block if it has it, so a repeat of a group that was stored
 before the seal is a repeat. Only one request can find some blocks stored and others not: a late
 copy of a group that was refused for a seal, and then stored in another form. The segments that both
-forms share know its numbers, and the sealed one refuses. Nobody waits for that answer.
+forms share know its numbers, and the sealed one refuses. No client waits for that answer.
 """
 
 from collections.abc import Iterator
@@ -138,7 +138,7 @@ def _divided(
 
 def answer_lengths(state: SegmentMap, request: GetLengths, _: Circumstances) -> Answer:
     """→ Lengths. Raises InvalidRequest, SegmentNotFound."""
-    segments = request.segments
+    segments = request.names
     if not 1 <= len(segments) <= LENGTHS_SEGMENTS_MAX or segments[0] != request.segment:
         raise InvalidRequest(
             "lengths are asked for one segment or several, the request's segment first",
