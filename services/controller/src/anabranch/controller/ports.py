@@ -78,8 +78,9 @@ class SegmentStores(Protocol):
         ...
 
     async def segment_lengths(self, segments: Sequence[str]) -> Sequence[int]:
-        """The lengths in bytes, at one moment, of segments of one container. Raises
-        SegmentNotFound."""
+        """The lengths in bytes, at one moment, of a stream's segments in one container.
+
+        Raises SegmentNotFound."""
         ...
 
     async def segment_bounds(self, segment: str) -> SegmentBounds:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import count
-from os.path import commonprefix
 from typing import TypeVar
 
 import nats.errors
@@ -90,7 +89,7 @@ class NatsSegmentStores:
         first = segments[0]
         if len(segments) == 1:
             return [(await self.segment_bounds(first)).length]
-        prefix = commonprefix(segments)
+        prefix = first[: first.rindex("/") + 1]
         request = GetLengths(
             segment=first,
             prefix=prefix,
