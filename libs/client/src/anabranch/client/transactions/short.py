@@ -280,6 +280,7 @@ class ShortTransaction(Transaction[T]):
         now_ms, info = self._runtime.clock.now_ms(), self.info
         changes = {"state": state, "ended_ms": now_ms, "age_ms": max(0, now_ms - info.opened_ms)}
         self._fate.learn(info.model_copy(update=changes))
+        self._lanes.refusal = self._fate.failure or self._lanes.refusal
 
     async def abort(self) -> TransactionInfo:
         """Discard its events, for good. Raises as `Transaction.abort`, and OutcomeUnknown after a
