@@ -1,5 +1,6 @@
 """Desks and contexts of which a test gives only what it is about."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn
 
 from anabranch.common.contracts import queries
@@ -51,7 +52,7 @@ def query_desk(mirror: Mirror, **given: Any) -> QueryDesk:
         "list_nodes": tuple,
         "rate": lambda _segment: None,
         "scaling": ScalingStates(FAST, SystemClock()),
-        "segment_length": _no_length,
+        "segment_lengths": one_by_one(_no_length),
         "change_placement": _not_here,
         "transactions": missing("transactions"),
         "writer_times": None,
@@ -90,6 +91,17 @@ async def _nobody_listens(_inbox: str, _answer: bytes) -> None:
 async def _known_history(stream: Stream) -> History:
     known = History(stream.epochs)
     return known.ended(stream.sealed) if stream.sealed else known
+
+
+def one_by_one(
+    ask: Callable[[str], Awaitable[int]],
+) -> Callable[[Sequence[str]], Awaitable[Sequence[int]]]:
+    """The lengths of several segments, by one question for each."""
+
+    async def lengths(segments: Sequence[str]) -> Sequence[int]:
+        return [await ask(segment) for segment in segments]
+
+    return lengths
 
 
 async def _no_length(segment: str) -> int:

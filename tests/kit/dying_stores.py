@@ -42,11 +42,11 @@ class DyingStores:
         await self.stores.truncate_segment(segment, offset, stamp)
         self._after()
 
-    async def segment_length(self, segment: str) -> int:
+    async def segment_lengths(self, segments: Sequence[str]) -> Sequence[int]:
         self._before()
-        length = await self.stores.segment_length(segment)
+        lengths = await self.stores.segment_lengths(segments)
         self._after()
-        return length
+        return lengths
 
     async def segment_bounds(self, segment: str) -> SegmentBounds:
         return await self.stores.segment_bounds(segment)

@@ -132,8 +132,8 @@ class FakeSegmentStores:
             )
         return found
 
-    async def segment_length(self, segment: str) -> int:
-        return self._found(segment).length
+    async def segment_lengths(self, segments: Sequence[str]) -> Sequence[int]:
+        return [self._found(segment).length for segment in segments]
 
     async def segment_bounds(self, segment: str) -> SegmentBounds:
         self._reach(segment)
@@ -297,7 +297,7 @@ class FakeStoreOnNats:
                 await self.stores.truncate_segment(request.segment, request.offset, request.stamp)
                 return Truncated(start=request.offset)
             case GetSegmentInfo():
-                length = await self.stores.segment_length(request.segment)
+                (length,) = await self.stores.segment_lengths([request.segment])
                 return SegmentInfo(
                     segment=request.segment,
                     start=self.stores.segments[request.segment].start,

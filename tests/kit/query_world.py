@@ -125,7 +125,7 @@ class QueryWorld:
         self.is_behind = False
         self._numbers = 0
         self.desk = query_desk(
-            self.mirror, locate=self.locate, segment_length=self.stores.segment_length
+            self.mirror, locate=self.locate, segment_lengths=self.stores.segment_lengths
         )
 
     def locate(self, segments: Any) -> tuple[queries.SegmentLocation, ...]:

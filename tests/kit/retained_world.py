@@ -81,7 +81,7 @@ class Retained(World):
 
     async def tail_of(self, ref: StreamRef) -> Tail:
         self.asked += 1
-        return await TailCuts(self.mirror, self.segments.segment_length).of(ref)
+        return await TailCuts(self.mirror, self.segments.segment_lengths).of(ref)
 
     async def create(self, policy: RetentionPolicy | None) -> None:
         await self.open_scope()

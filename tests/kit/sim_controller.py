@@ -167,7 +167,7 @@ class SimController:
     def _retainer(self, context: WorkContext) -> StreamRetainer:
         return StreamRetainer(
             self.mirror.retained_streams,
-            TailCuts(self.mirror, context.stores.segment_length).of,
+            TailCuts(self.mirror, context.stores.segment_lengths).of,
             context.histories,
             context.repositories[STREAMS],
             self._owns,
@@ -203,7 +203,7 @@ class SimController:
         return query_desk(
             self.mirror,
             observer=self.world.observer,
-            segment_length=context.stores.segment_length,
+            segment_lengths=context.stores.segment_lengths,
             history=context.histories.of,
             transactions=transactions,
         )

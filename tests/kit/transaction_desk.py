@@ -170,9 +170,10 @@ class PlantedStores(FakeSegmentStores):
         if not known:
             self.segments[segment].length = 0
 
-    async def segment_length(self, segment: str) -> int:
-        await self._interfere(segment)
-        return await super().segment_length(segment)
+    async def segment_lengths(self, segments: Sequence[str]) -> Sequence[int]:
+        for segment in segments:
+            await self._interfere(segment)
+        return await super().segment_lengths(segments)
 
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
         self._enter("merge", segment, stamp)
@@ -232,7 +233,7 @@ class TransactionWorld:
         )
         self.desk = query_desk(
             self.mirror,
-            segment_length=self.stores.segment_length,
+            segment_lengths=self.stores.segment_lengths,
             history=self.context.histories.of,
             transactions=work,
         )

@@ -22,6 +22,7 @@ _COLUMNS = "  "
 _PARTS = (
     messages.Stamp,
     messages.AttributeUpdate,
+    messages.BlockPlace,
     messages.AttributeValue,
     messages.MergedSegment,
 )

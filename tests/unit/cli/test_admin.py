@@ -310,12 +310,13 @@ def test_a_configuration_is_set_changed_in_part_and_shown(line: Line) -> None:
         "scaling": "event_rate", "min_segments": 2, "target_rate": 100, "scale_factor": 3,
         "retention": "time", "retention_min_ms": 259_200_000, "retention_max_ms": 345_600_000,
         "tags": ["wet", "warm"], "timestamp_aggregation_timeout_ms": 0, "rollover_size_bytes": 0,
+        "together": False,
     }  # fmt: skip
     line("stream update plant/x --segments 3 --retain-all --no-tags --rollover-size 1GiB")
     (shown,) = line.records("stream config plant/x")
     assert shown == {
         "scaling": "fixed", "min_segments": 3, "tags": [],
-        "timestamp_aggregation_timeout_ms": 0, "rollover_size_bytes": 2**30,
+        "timestamp_aggregation_timeout_ms": 0, "rollover_size_bytes": 2**30, "together": False,
     }  # fmt: skip
     line("stream update plant/x --retain-size 10GiB --by-kbytes 64 --tag wet")
     assert "retention min" in line("stream config plant/x")

@@ -12,6 +12,7 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.model.stream import SegmentOffset
 from anabranch.controller.handlers.registry import answer_query
 from anabranch.controller.projections import tail_cut
+from kit.desks import one_by_one
 from kit.query_world import QueryWorld, places, query_world, sid
 
 A, B, C = sid(0, 0), sid(1, 1), sid(1, 2)
@@ -62,7 +63,7 @@ async def test_the_tail_is_that_of_the_segments_at_the_head(world: QueryWorld) -
 
 async def test_the_tail_of_a_sealed_stream_needs_no_stores(world: QueryWorld) -> None:
     await world.seal()
-    world.replace_desk(segment_length=None)
+    world.replace_desk(segment_lengths=None)
     assert await cut(world, "tail_cut") == (2, [(D, 100), (E, 100), (C, 100)])
 
 
@@ -75,7 +76,7 @@ async def test_stores_that_do_not_answer_make_the_tail_unavailable(world: QueryW
     async def down(segment: str) -> int:
         raise Unavailable("no segment store serves the container", segment=segment)
 
-    world.replace_desk(segment_length=down)
+    world.replace_desk(segment_lengths=one_by_one(down))
     assert await world.refusal("tail_cut") == "unavailable"
 
 
@@ -88,7 +89,7 @@ async def test_a_store_that_is_silent_for_long_makes_the_tail_unavailable(
         await asyncio.Event().wait()
         return 0
 
-    world.replace_desk(segment_length=silent)
+    world.replace_desk(segment_lengths=one_by_one(silent))
     assert await world.refusal("tail_cut") == "unavailable"
 
 

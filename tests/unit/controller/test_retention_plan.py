@@ -23,7 +23,7 @@ async def planned(world: Retained) -> RetentionPlan:
     """As a caller is answered."""
     await world.mirror.reach_head(shard_of_subject(SUBJECT))
     desk = query_desk(
-        world.mirror, segment_length=world.segments.segment_length, history=world.histories.of,
+        world.mirror, segment_lengths=world.segments.segment_lengths, history=world.histories.of,
         now_ms=world.clock.now_ms,
     )  # fmt: skip
     query = GetRetentionPlan(scope=REF.scope, stream=REF.stream)

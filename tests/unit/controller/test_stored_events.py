@@ -98,6 +98,16 @@ def test_a_creation_without_a_configuration_is_of_that_many_segments_for_ever() 
     assert state.intents[0].commands == ("create",)
 
 
+@pytest.mark.parametrize("name", ["stream_creating_1", "stream_updating_1", "stream_updated_1"])
+def test_a_configuration_without_a_word_on_it_spreads_the_segments(name: str) -> None:
+    (event,) = STREAM.events.validate_json(b"[%s]" % read(f"{name}_without_together"))
+    (today,) = STREAM.events.validate_json(b"[%s]" % read(name))
+
+    assert event == today
+    assert b'"together"' not in read(f"{name}_without_together")
+    assert b'"together":false' in read(name)
+
+
 @pytest.mark.parametrize("kind", [IntentKind.CREATE, IntentKind.SEAL, IntentKind.DELETE])
 def test_who_joined_without_saying_what_joined_the_only_thing_there_was(kind: IntentKind) -> None:
     state = life_until(kind)

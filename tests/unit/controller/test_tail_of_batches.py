@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, product
 from typing import Any
@@ -21,9 +22,11 @@ from anabranch.controller.domain.stream.events import (
     StreamScaled,
     StreamScaling,
     StreamSuccessorsMade,
+    StreamUpdated,
 )
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.projections import tail_cut
+from kit.desks import one_by_one
 from kit.transaction_desk import (
     FIRST,
     SECOND,
@@ -58,8 +61,12 @@ async def cut(world: TransactionWorld, **fields: Any) -> dict[int, int]:
 
 def planted(world: TransactionWorld, segment: str, action: Callable[[], Awaitable[object]]) -> None:
     """Do that once, right before the length of that segment is told; others are told before."""
-    tell, others = world.stores.segment_length, asyncio.Event()
+    others = asyncio.Event()
     actions = [action]
+
+    async def tell(name: str) -> int:
+        (length,) = await world.stores.segment_lengths([name])
+        return length
 
     async def ask(name: str) -> int:
         if name != segment:
@@ -71,7 +78,7 @@ def planted(world: TransactionWorld, segment: str, action: Callable[[], Awaitabl
             await actions.pop()()
         return await tell(name)
 
-    world.replace_desk(segment_length=ask)
+    world.replace_desk(segment_lengths=one_by_one(ask))
 
 
 async def test_a_batch_that_is_merged_between_two_questions_is_all_in_the_cut(
@@ -196,7 +203,7 @@ async def test_wherever_the_lengths_are_asked_each_batch_is_in_the_cut_or_is_not
     Each writes as much to both segments, so a cut that divides none is as long in both."""
     loaded = await world.streams.load(SUBJECT)
     course = Course(world, loaded, sizes)
-    world.replace_desk(segment_length=course.ask)
+    world.replace_desk(segment_lengths=one_by_one(course.ask))
     places = range(course.count + 1)
     for began, first, second in product(places, places, places):
         if began not in (0, min(first, second)):
@@ -216,6 +223,38 @@ async def test_wherever_the_lengths_are_asked_each_batch_is_in_the_cut_or_is_not
         found = asked.result()
         assert found[FIRST] == found[SECOND], (began, first, second)
         assert found[FIRST] - there in (0, *accumulate(sizes)), (began, first, second)
+
+
+async def test_lengths_of_one_moment_are_asked_for_again_until_no_batch_is_merged(
+    world: TransactionWorld,
+) -> None:
+    """Between two questions, and while one is asked, the course of the batches goes on."""
+    loaded = await world.streams.load(SUBJECT)
+    together = replace(loaded.state.config, together=True)
+    updated = StreamUpdated(command_id="together", config=together)
+    course = Course(world, await world.streams.append(loaded, [updated]), (10, 10))
+    asked: list[int] = []
+
+    async def lengths(segments: Sequence[str]) -> Sequence[int]:
+        assert list(segments) == list(NAMES)
+        asked.append(len(asked))
+        await course.go_on()
+        return list(course.lengths)
+
+    world.replace_desk(segment_lengths=lengths)
+    for place in range(course.count + 1):
+        await course.come_to(place)
+        async with asyncio.TaskGroup() as group:
+            question = group.create_task(cut(world))
+            while not question.done():
+                for _ in range(30):
+                    await asyncio.sleep(0)
+                await course.go_on()
+        found = question.result()
+        assert found[FIRST] == found[SECOND], place
+        await course.come_to(course.count)
+        course.restart()
+    assert len(asked) > course.count + 1, "some questions met a batch"
 
 
 async def test_a_batch_without_bytes_takes_nothing_back(world: TransactionWorld) -> None:
@@ -285,7 +324,7 @@ async def test_a_batch_for_which_the_stream_has_rolled_lies_before_the_tail(
         StreamRolled(sizes=(0, 0), at_ms=START_MS),
     ):  # fmt: skip
         loaded = await world.streams.append(loaded, [event])
-    world.replace_desk(segment_length=lambda _name: asyncio.sleep(0, 7))
+    world.replace_desk(segment_lengths=one_by_one(lambda _name: asyncio.sleep(0, 7)))
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(cut(world))
         for _ in range(50):

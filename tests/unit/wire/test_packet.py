@@ -94,6 +94,7 @@ def test_kind_numbers_are_frozen() -> None:
         28: "UpdateTable", 29: "GetEntries", 30: "ScanEntries", 31: "DescribeTable",
         52: "TableUpdated", 53: "TableRead", 54: "TableDescribed",
         32: "LocateEvent", 55: "EventLocated",
+        33: "AppendTogether", 34: "GetLengths", 56: "AppendedTogether", 57: "Lengths",
     }  # fmt: skip
 
 

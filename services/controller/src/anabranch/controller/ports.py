@@ -77,8 +77,9 @@ class SegmentStores(Protocol):
         """
         ...
 
-    async def segment_length(self, segment: str) -> int:
-        """The segment's present length in bytes. Raises SegmentNotFound."""
+    async def segment_lengths(self, segments: Sequence[str]) -> Sequence[int]:
+        """The lengths in bytes, at one moment, of segments of one container. Raises
+        SegmentNotFound."""
         ...
 
     async def segment_bounds(self, segment: str) -> SegmentBounds:

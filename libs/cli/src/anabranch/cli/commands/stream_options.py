@@ -52,6 +52,8 @@ class StreamOptions:
     "The time for which a silent writer holds the watermark back, e.g. 30s."
     rollover_size: str | None = None
     "Size of the store's objects, e.g. 1GiB."
+    together: Annotated[bool, Parameter(negative="")] = False
+    "Keep all segments in one container, for short transactions over several of them; for ever."
 
 
 def configured(config: StreamConfig, options: StreamOptions) -> StreamConfig:
@@ -68,6 +70,8 @@ def configured(config: StreamConfig, options: StreamOptions) -> StreamConfig:
         changed = replace(changed, timestamp_aggregation_timeout_ms=timeout_ms)
     if options.rollover_size is not None:
         changed = replace(changed, rollover_size_bytes=size_bytes(options.rollover_size))
+    if options.together:
+        changed = replace(changed, together=True)
     return changed
 
 
@@ -86,6 +90,7 @@ def described(config: StreamConfig) -> dict[str, object]:
         "tags": list(config.tags),
         "timestamp_aggregation_timeout_ms": config.timestamp_aggregation_timeout_ms,
         "rollover_size_bytes": config.rollover_size_bytes,
+        "together": config.together,
     }
 
 

@@ -41,6 +41,8 @@ GROUP_SIZE_BYTES_MAX = 262_144
 """The bytes of all blocks of an `AppendTogether`, so that a group fits in one frame of any log."""
 GROUP_SEGMENTS_MAX = 64
 """The segments of an `AppendTogether`."""
+LENGTHS_SEGMENTS_MAX = 1_001
+"""The segments of a `GetLengths`, whose names must also fit in the message of one packet."""
 REQUESTS_REMEMBERED = 16
 """The last updates of a client on a table segment whose answers the store can repeat."""
 

@@ -21,7 +21,9 @@ from anabranch.common.wire.messages import (
     DeleteSegment,
     Done,
     Failed,
+    GetLengths,
     GetSegmentInfo,
+    Lengths,
     LocateOffset,
     LocateTime,
     MergeSegments,
@@ -82,9 +84,14 @@ class NatsSegmentStores:
         request = TruncateSegment(segment=segment, stamp=stamp, offset=offset, trace_parent=parent)
         _expect(await self._ask("truncate", segment, request), Truncated)
 
-    async def segment_length(self, segment: str) -> int:
-        """See `SegmentStores.segment_length`."""
-        return (await self.segment_bounds(segment)).length
+    async def segment_lengths(self, segments: Sequence[str]) -> Sequence[int]:
+        """See `SegmentStores.segment_lengths`."""
+        first = segments[0]
+        if len(segments) == 1:
+            return [(await self.segment_bounds(first)).length]
+        parent = current_trace_parent()
+        request = GetLengths(segment=first, segments=tuple(segments), trace_parent=parent)
+        return _expect(await self._ask("lengths", first, request), Lengths).lengths
 
     async def segment_bounds(self, segment: str) -> SegmentBounds:
         """See `SegmentStores.segment_bounds`."""

@@ -18,10 +18,15 @@ includes, in every segment, all batches up to the awaited one. It includes nothi
 because the end lies before that batch, which had not begun when the lengths were read.
 
 If a batch rolled the stream meanwhile, or a scale replaced segments, the procedure starts again.
+
+A short transaction is one unit of its container's log, and may span the segments of a stream that
+keeps them together (ADR 18). One request then returns all lengths at one moment, which divides no
+short transaction. The end of a batch is another moment, so these lengths are never extended: the
+answer waits for a moment at which no batch is being merged.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,6 +45,8 @@ LENGTHS_AT_ONCE_MAX = 32
 LENGTHS_DEADLINE_S = 5.0
 BATCH_DEADLINE_S = 5.0
 TAIL_ATTEMPTS_MAX = 3
+MOMENTS_MAX = 100
+"""Requests for the lengths of segments that are together, of which one must meet no batch."""
 
 
 class Tail(NamedTuple):
@@ -51,10 +58,10 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TailCuts:
-    """Finds tails. `segment_length(segment)` asks the segment's store."""
+    """Finds tails. `segment_lengths(segments)`: at one moment, of segments of one container."""
 
     mirror: Mirror
-    segment_length: Callable[[str], Awaitable[int]]
+    segment_lengths: Callable[[Sequence[str]], Awaitable[Sequence[int]]]
 
     async def of(self, ref: StreamRef) -> Tail:
         """The current segments with their lengths, from the stores; of a sealed stream, from its
@@ -66,7 +73,10 @@ class TailCuts:
             stream = (await self._at_head(ref)).state
             if stream.sealed:
                 return Tail(stream, {sealed.segment_id: sealed.size for sealed in stream.sealed})
-            told = await self._undivided(stream, await self._asked_lengths(stream))
+            if stream.config.together:
+                told = await self._between_batches(stream)
+            else:
+                told = await self._undivided(stream, await self._asked_lengths(stream))
             if told is not None:
                 return Tail(stream, told)
         raise Unavailable(
@@ -81,6 +91,25 @@ class TailCuts:
         if loaded is None or not loaded.state.is_live:
             raise StreamNotFound("no such stream", stream=str(ref))
         return loaded
+
+    async def _between_batches(self, before: Stream) -> dict[SegmentId, int] | None:
+        """The lengths at a moment at which no batch was being merged; None if the stream's segments
+        changed. Raises Unavailable if no such moment comes."""
+        for _ in range(MOMENTS_MAX):
+            quiet = await self._with_finished(await self._at_head(ref_of(before)), None)
+            if quiet is None or quiet.stream_epoch != before.stream_epoch:
+                return None
+            lengths = await self._asked_lengths(before)
+            after = (await self._at_head(ref_of(before))).state
+            if after.incarnation != before.incarnation:
+                return None
+            if _batches_begun(after) == quiet.commits.count:
+                return lengths
+        raise Unavailable(
+            "batches of long transactions follow each other without a pause",
+            remedy="ask again",
+            stream=str(ref_of(before)),
+        )
 
     async def _undivided(
         self, before: Stream, lengths: dict[SegmentId, int]
@@ -105,8 +134,9 @@ class TailCuts:
         reached = zip(before.segments, ends, strict=True)
         return {s.segment_id: max(lengths[s.segment_id], end) for s, end in reached}
 
-    async def _with_finished(self, head: Loaded[Stream], batches: int) -> Stream | None:
-        """The stream once so many batches have finished; None if it is gone. Raises Unavailable."""
+    async def _with_finished(self, head: Loaded[Stream], batches: int | None) -> Stream | None:
+        """The stream once so many batches have finished (None: all that have begun); None if it is
+        gone. Raises Unavailable."""
         ref, shard = ref_of(head.state), shard_of_subject(head.subject)
         try:
             async with asyncio.timeout(BATCH_DEADLINE_S):
@@ -116,7 +146,8 @@ class TailCuts:
                     stream = loaded.state
                     if not stream.is_live or stream.incarnation != head.state.incarnation:
                         return None
-                    if stream.commits.count >= batches:
+                    wanted = _batches_begun(stream) if batches is None else batches
+                    if stream.commits.count >= wanted:
                         return stream
                     await self.mirror.moved(shard)
         except TimeoutError as error:
@@ -130,13 +161,15 @@ class TailCuts:
         ref = ref_of(stream)
         lengths: dict[SegmentId, int] = {}
 
-        async def ask(segment: SegmentId) -> None:
-            lengths[segment] = await self.segment_length(segment_name(ref, segment))
+        async def ask(asked: Sequence[SegmentId]) -> None:
+            told = await self.segment_lengths([segment_name(ref, segment) for segment in asked])
+            lengths.update(zip(asked, told, strict=True))
 
         segments = [s.segment_id for s in stream.segments]
+        questions = [segments] if stream.config.together else [[each] for each in segments]
         try:
             async with asyncio.timeout(LENGTHS_DEADLINE_S):
-                await for_each(segments, LENGTHS_AT_ONCE_MAX, ask)
+                await for_each(questions, LENGTHS_AT_ONCE_MAX, ask)
         except TimeoutError as error:
             silent = segment_name(ref, next(s for s in segments if s not in lengths))
             raise Unavailable(

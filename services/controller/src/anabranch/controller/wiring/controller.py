@@ -282,7 +282,7 @@ def _query_desk(
         list_nodes=cluster_desk.list_nodes,
         rate=rates.rate,
         scaling=jobs.scaling,
-        segment_length=context.stores.segment_length,
+        segment_lengths=context.stores.segment_lengths,
         change_placement=cluster.changes.perform,
         transactions=transactions,
         writer_times=context.writer_times,

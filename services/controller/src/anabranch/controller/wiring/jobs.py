@@ -190,7 +190,7 @@ def _retainer(
     """Two that look at the same stream do no harm: one decision is stored."""
     return StreamRetainer(
         mirror.retained_streams,
-        TailCuts(mirror, context.stores.segment_length).of,
+        TailCuts(mirror, context.stores.segment_lengths).of,
         context.histories,
         context.repositories[STREAMS],
         buckets.owns_aggregate,

@@ -23,6 +23,7 @@ from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, 
 from anabranch.common.errors import AnabranchError, BadPacket, InvalidRequest, Overloaded
 from anabranch.common.wire.messages import (
     AppendOnce,
+    AppendTogether,
     CreateTransient,
     Message,
     ReadSegment,
@@ -95,7 +96,7 @@ class PacketDesk:
         if isinstance(message, SetupAppend):
             setup_without_session(self._control.store, message, deliver)
             return
-        if isinstance(message, AppendOnce) and self._throttle.paused:
+        if isinstance(message, AppendOnce | AppendTogether) and self._throttle.paused:
             raise Overloaded("the store accepts no appends at the moment")
         self._control.ask(message, deliver, Given(payload))
 

@@ -46,6 +46,7 @@ from anabranch.controller.domain.stream import (
     causes,
     cuts,
     intents,
+    placing,
     scaling,
     subscribers,
 )
@@ -185,7 +186,7 @@ def _first_segments(
 ) -> tuple[PlannedSegment, ...]:
     if command.containers is not None:
         return backing.first_segments(stream.highest_number, command.containers)
-    first = stream.highest_number + 1
+    first = placing.first_number(stream, config)
     return tuple(
         PlannedSegment(
             segment_id=segment_id(0, first + index), key_start=keys.start, key_end=keys.end
@@ -221,6 +222,7 @@ def _update(stream: Stream, command: UpdateStream, at: Circumstances) -> Sequenc
             stream=str(stream.ref),
         )
     _require_writable(stream)
+    command = command.model_copy(update={"config": placing.kept(stream, command.config)})
     waiting = intents.find(stream.intents, IntentKind.UPDATE)
     if waiting is not None:
         if waiting.config == command.config:

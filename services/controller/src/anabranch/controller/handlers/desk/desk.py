@@ -63,7 +63,7 @@ class QueryDesk:
         `locate(segments)`: the store of each segment, in the order of the request;
         `list_containers()` and `list_nodes()`: all containers and all stores; `rate(segment)`: the
         segment's write rate, None if unknown; `scaling`: the findings of auto-scaling about the
-        streams that this controller looks after; `segment_length(segment)`: its length;
+        streams that this controller looks after; `segment_lengths(segments)`: as in `TailCuts`;
         `change_placement`*: moves a container, or abandons its lost tail.
     Transactions and writers:
         `transactions`*: begins and ends them; `writer_times`*: the times that writers noted, None
@@ -85,7 +85,7 @@ class QueryDesk:
     list_nodes: Callable[[], tuple[queries.NodeDescription, ...]]
     rate: Callable[[str], queries.SegmentRate | None]
     scaling: ScalingStates
-    segment_length: Callable[[str], Awaitable[int]]
+    segment_lengths: Callable[[Sequence[str]], Awaitable[Sequence[int]]]
     change_placement: Callable[[PlacementChange], Awaitable[queries.ContainerDescription]]
     transactions: TransactionDesk
     writer_times: WriterTimes | None

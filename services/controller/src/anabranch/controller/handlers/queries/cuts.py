@@ -59,7 +59,7 @@ async def tail_cut(desk: QueryDesk, query: asked.TailCut) -> Contract:
     """
     ref = StreamRef(scope_name(query.scope), any_stream_name(query.stream))
     try:
-        stream, lengths = await TailCuts(desk.mirror, desk.segment_length).of(ref)
+        stream, lengths = await TailCuts(desk.mirror, desk.segment_lengths).of(ref)
     except StreamNotFound:
         await found_scope(desk, ref.scope)  # the scope may be missing too
         raise

@@ -16,7 +16,7 @@ async def retention_plan(desk: QueryDesk, query: asked.GetRetentionPlan) -> Cont
     """
     stream, tail = (await stream_at_head(desk, query)).state, None
     if retaining.is_look_due(stream, desk.now_ms()):
-        stream, lengths = await TailCuts(desk.mirror, desk.segment_length).of(ref_of(stream))
+        stream, lengths = await TailCuts(desk.mirror, desk.segment_lengths).of(ref_of(stream))
         tail = tuple(sorted(SegmentOffset(segment, at) for segment, at in lengths.items()))
     history = await desk.history(stream)
     return retention_answers.planned(stream, history, tail, desk.now_ms())

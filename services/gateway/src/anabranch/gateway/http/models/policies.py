@@ -84,6 +84,9 @@ class ConfigBody(HttpBody):
     stream_tags: tuple[str, ...] = ()
     timestamp_aggregation_timeout: Amount = 0
     rollover_size_bytes: Amount = 0
+    together: bool = False
+    """All segments lie in one container, for short transactions over several of them. It is decided
+    when the stream is created; an update keeps it."""
 
     def config(self) -> StreamConfig:
         """Raises InvalidRequest."""
@@ -100,6 +103,7 @@ class ConfigBody(HttpBody):
             tags=self.stream_tags,
             timestamp_aggregation_timeout_ms=self.timestamp_aggregation_timeout,
             rollover_size_bytes=self.rollover_size_bytes,
+            together=self.together,
         )
 
 

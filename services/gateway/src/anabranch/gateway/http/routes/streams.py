@@ -57,6 +57,7 @@ class StreamProperty(Told):
     tags: tuple[str, ...] = ()
     timestamp_aggregation_timeout: int = 0
     rollover_size_bytes: int = 0
+    together: bool = False
     stream_state: str
     created_ms: int
     segment_count: int
@@ -204,6 +205,7 @@ def _property(described: StreamDescription) -> StreamProperty:
         tags=config.tags,
         timestamp_aggregation_timeout=config.timestamp_aggregation_timeout_ms,
         rollover_size_bytes=config.rollover_size_bytes,
+        together=config.together,
         stream_state=described.state.value.upper(),
         created_ms=described.created_ms,
         segment_count=described.segment_count,

@@ -22,6 +22,7 @@ from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import (
     Appended,
     AppendOnce,
+    AppendTogether,
     AttributeValue,
     AttributeValues,
     CheckTruncation,
@@ -32,6 +33,7 @@ from anabranch.common.wire.messages import (
     Done,
     EventLocated,
     GetAttributes,
+    GetLengths,
     GetSegmentInfo,
     LocateEvent,
     LocateOffset,
@@ -48,6 +50,7 @@ from anabranch.common.wire.messages import (
     UpdateAttributes,
     UpdateTable,
 )
+from anabranch.common.wire.requests import GROUP_SEGMENTS_MAX, LENGTHS_SEGMENTS_MAX
 from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX
 from anabranch.segstore.domain.container.circumstances import (
     Answer,
@@ -72,6 +75,7 @@ from anabranch.segstore.domain.container.decide import (
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.group import answer_append_together, answer_lengths
 from anabranch.segstore.domain.container.merge import decide_merge
 from anabranch.segstore.domain.container.transient import answer_create_transient
 from anabranch.segstore.domain.table.answer import (
@@ -294,9 +298,20 @@ def _only_its_own(request: Request) -> tuple[str, ...]:
     return (request.segment,)
 
 
+# A request that names more segments than its limit is refused before any of them is examined.
+
+
 def _with_sources(request: MergeSegments) -> tuple[str, ...]:
-    # a request with more sources is refused before any of them is examined
     return (request.segment, *request.sources[:MERGE_SOURCES_MAX])
+
+
+def _with_places(request: AppendTogether) -> tuple[str, ...]:
+    places = request.places[:GROUP_SEGMENTS_MAX]
+    return (request.segment, *(place.segment for place in places))
+
+
+def _with_others(request: GetLengths) -> tuple[str, ...]:
+    return (request.segment, *request.segments[:LENGTHS_SEGMENTS_MAX])
 
 
 def _row(
@@ -321,8 +336,12 @@ VERBS: Mapping[type[Request], Verb[Request]] = dict(
         _row(UpdateAttributes, "update attributes", answer_update),
         _row(AppendOnce, "append", answer_append_once),
         _row(ConditionalAppend, "append", answer_append_once),
+        _row(AppendTogether, "append together", answer_append_together, names=_with_places),
         _row(GetAttributes, "attributes", answer_attributes, Sees.PENDING_WHILE_ROOM),
         _row(GetSegmentInfo, "segment info", answer_info, Sees.PENDING_WHILE_ROOM),
+        _row(
+            GetLengths, "lengths", answer_lengths, Sees.PENDING_WHILE_ROOM, names=_with_others
+        ),
         _row(LocateOffset, "locate offset", answer_locate, Sees.DURABLE),
         _row(LocateTime, "locate time", answer_locate_time, Sees.DURABLE),
         _row(LocateEvent, "locate event", answer_locate_event, Sees.DURABLE),

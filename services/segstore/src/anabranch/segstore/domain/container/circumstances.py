@@ -13,16 +13,23 @@ from anabranch.common.tier2.state import SegmentState, TieredExtent
 from anabranch.common.wire.messages import Message
 from anabranch.common.wire.table import TableBlock
 from anabranch.segstore.domain.container.decide import Duplicate, Known, NoChange
-from anabranch.segstore.domain.container.operations import Operation
+from anabranch.segstore.domain.container.operations import AppendOperation, Operation
 from anabranch.segstore.domain.table.tail import Findings
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The operation to log, if any, and the reply, which holds once that operation and all
-    earlier ones are durable."""
+class Group:
+    """Appends to different segments that one frame of the log must hold, in this order."""
 
-    decision: Operation | NoChange | Duplicate
+    appends: tuple[AppendOperation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The operations to log, if any, and the reply, which holds once they and all earlier ones are
+    durable."""
+
+    decision: Operation | NoChange | Duplicate | Group
     message: Message
 
 

@@ -146,3 +146,12 @@ def shared_log_pauses(error: AnabranchError, restarts: int, served_s: float) -> 
     if not isinstance(error, Unavailable | OutcomeUnknown):
         return restarts
     return 1 if served_s >= SERVED_S_MIN else min(restarts, DISTURBED_MAX)
+
+
+def stopped(container: int, reason: AnabranchError) -> Unavailable:
+    """The answer to all requests that wait when their container fails for this reason."""
+    return Unavailable(
+        "the container stopped before it confirmed that the request is durable",
+        remedy="locate the segment again and repeat the request; repeating is safe",
+        container=container, reason=reason.code,
+    )  # fmt: skip

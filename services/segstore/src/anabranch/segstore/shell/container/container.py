@@ -10,11 +10,11 @@ or futures, only these calls on the event loop's thread. When the log fails or a
 appears, the container ends: every waiting request fails, and nothing more is acknowledged.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.common.errors import AnabranchError, SessionEnded, Unavailable
 from anabranch.common.model.topics import TOPIC_CONTAINER_MIN
-from anabranch.common.runtime.tracing import end_failed, mark_failed
+from anabranch.common.runtime.tracing import end_failed
 from anabranch.common.wire.messages import (
     Append,
     AppendSetup,
@@ -29,6 +29,7 @@ from anabranch.segstore.domain.container.circumstances import (
     Answer,
     Elsewhere,
     Given,
+    Group,
 )
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
@@ -38,7 +39,7 @@ from anabranch.segstore.domain.container.decide import (
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
-from anabranch.segstore.domain.container.life import Phase, Step, next_phase
+from anabranch.segstore.domain.container.life import Phase, Step, next_phase, stopped
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
     DecodedOperation,
@@ -183,12 +184,7 @@ class Container:
         self.failure = error
         if self._log is not None:
             self._log.close()
-        told = Unavailable(
-            "the container stopped before it confirmed that the request is durable",
-            remedy="locate the segment again and repeat the request; repeating is safe",
-            container=self.container,
-            reason=error.code,
-        )
+        told = stopped(self.container, error)
         self.sessions.end_all()
         self._gate.fail(told)
         self._spans.fail(error)
@@ -240,7 +236,10 @@ class Container:
         """
         self.check_serving()
         verb = VERBS[type(request)]
-        state = self._seen_by(verb.sees)
+        durable = verb.sees is Sees.DURABLE or (
+            verb.sees is Sees.PENDING_WHILE_ROOM and self._admission.has_no_room
+        )
+        state = self.applied.state if durable else self._pending
         answer: Answer | AnabranchError | Elsewhere
         try:
             answer = verb.answer(state, request, self._circumstances(given))
@@ -253,15 +252,6 @@ class Container:
         self._hold(request, verb.title, deliver, answer, state)
         return None
 
-    def _seen_by(self, sees: Sees) -> SegmentMap:
-        match sees:
-            case Sees.PENDING:
-                return self._pending
-            case Sees.PENDING_WHILE_ROOM:
-                return self.applied.state if self._admission.has_no_room else self._pending
-            case Sees.DURABLE:
-                return self.applied.state
-
     def _circumstances(self, given: Given) -> ContainerCircumstances:
         return ContainerCircumstances(
             self.container,
@@ -273,18 +263,22 @@ class Container:
             self.applied.state.living,
         )
 
-    def _perform(self, decision: Operation | NoChange | Duplicate) -> None:
-        """Log the decision. Raises Overloaded without logging it."""
-        if isinstance(decision, Duplicate):
-            self.metrics.duplicates += 1
-        elif not isinstance(decision, NoChange):
-            if self._storage.full and isinstance(decision, AppendOperation):
-                raise self._storage.refusal(self.container)
+    def _perform(self, decision: Operation | NoChange | Duplicate | Group) -> None:
+        """Log the decision. Raises Overloaded and OutOfStorage without logging anything."""
+        if self._storage.full and isinstance(decision, AppendOperation | Group):
+            raise self._storage.refusal(self.container)
+        if isinstance(decision, AppendOperation):
             self._enqueue(decision, self._admission.admit)
-            if isinstance(decision, AppendOperation):
-                self.metrics.appends += 1
-                self.metrics.append_bytes += len(decision.payload)
-                self.metrics.append_events += decision.event_count
+            self.metrics.appends += 1
+            self.metrics.append_bytes += len(decision.payload)
+            self.metrics.append_events += decision.event_count
+        elif isinstance(decision, Duplicate):
+            self.metrics.duplicates += 1
+        elif isinstance(decision, Group):
+            self._enqueue_group(decision.appends)
+            self.metrics.count_group(decision.appends)
+        elif not isinstance(decision, NoChange):
+            self._enqueue(decision, self._admission.admit)
 
     def _hold(
         self,
@@ -295,16 +289,12 @@ class Container:
         state: SegmentMap,
     ) -> None:
         """Deliver the answer once `state`, which it was decided against, is durable."""
-        span = None
-        if request.trace_parent:
-            span = self._spans.begin(title, request.trace_parent, request.segment)
         if isinstance(answer, Answer):
-            message = answer.message
+            message, error = answer.message, None
         else:
-            self.metrics.refuse(answer.code)
-            message = failed(answer)
-            if span is not None:
-                mark_failed(span, answer)
+            message, error = failed(answer), answer
+            self.metrics.refuse(error.code)
+        span = self._spans.begin_asked(title, request, error)
         self._gate.hold(HeldReply(state.sequence, deliver, message))
         if span is not None:
             self._spans.hold(state.sequence, span)
@@ -337,10 +327,7 @@ class Container:
             self.metrics.refuse(error.code)
             self._answer(failed(error, request.session), request_id, send)
             return None
-        session = AppendSession(
-            request.session, request.segment, state.number, request.writer_id, send
-        )
-        self.sessions.begin(session)
+        session = self.sessions.begin(request, state.number, send)
         last = self._pending.last_event_number(state.number, request.writer_id)
         reply = AppendSetup(session=request.session, last_event_number=last, sealed=state.sealed)
         self._answer(reply, request_id, send)
@@ -402,6 +389,16 @@ class Container:
         admit(pending.size)
         self._pending.apply(pending.sequence, operation)
         self._queue.add(pending, self._around.clock.monotonic)
+        self.log.ready()
+
+    def _enqueue_group(self, operations: Sequence[Operation]) -> None:
+        """Queue the operations for one frame, unless the admission of all of them raises."""
+        numbered = enumerate(operations, self._pending.sequence + 1)
+        group = [PendingOperation(sequence, operation) for sequence, operation in numbered]
+        self._admission.admit(sum(pending.size for pending in group))
+        for pending in group:
+            self._pending.apply(pending.sequence, pending.operation)
+        self._queue.add_group(group, self._around.clock.monotonic)
         self.log.ready()
 
     # --- the log ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from anabranch.common.errors import Defect
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
+from anabranch.segstore.domain.container.operations import AppendOperation
 from anabranch.segstore.ports_replica import FollowerFacts, ReplicationFacts
 from anabranch.segstore.shell.container.throttle import Source
 
@@ -54,6 +55,12 @@ class StoreMetrics:
         self.flush_seconds = histogram(
             f"{PREFIX}flush_seconds", "A flush of one container to tier 2"
         )
+
+    def count_group(self, appends: Sequence[AppendOperation]) -> None:
+        """Count the appends of a group."""
+        self.appends += len(appends)
+        self.append_bytes += sum(len(append.payload) for append in appends)
+        self.append_events += sum(append.event_count for append in appends)
 
     def _count_appends(self) -> None:
         count = self._metrics.counter

@@ -3,11 +3,12 @@
     add ──► waiting ──take_frame──► taken by the journal ──frame_durable──► gone
 
 Owned by the container; all calls come from the event loop's thread. The store's throttle bounds it:
-the container counts an operation there before `add`.
+the container counts an operation there before `add`. A frame is durable, or lost, as a whole, so
+a group of operations that must not be torn is never divided over two.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,15 +23,18 @@ from anabranch.segstore.ports import FrameContents
 
 
 class PendingOperation:
-    """A decided operation, encoded for the log; `size` in bytes."""
+    """A decided operation, encoded for the log; `size` in bytes.
 
-    __slots__ = ("buffers", "operation", "sequence", "size")
+    `unit_size`: the bytes of this operation and of those behind it that its frame must hold too.
+    """
+
+    __slots__ = ("buffers", "operation", "sequence", "size", "unit_size")
 
     def __init__(self, sequence: int, operation: Operation) -> None:
         self.sequence = sequence
         self.operation = operation
         self.buffers = encode_operation(sequence, operation)
-        self.size = sum(map(len, self.buffers))
+        self.size = self.unit_size = sum(map(len, self.buffers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +82,25 @@ class OperationQueue:
             self._queued_at_s = now_s()
         self._waiting.append(pending)
 
+    def add_group(self, group: Sequence[PendingOperation], now_s: Callable[[], float]) -> None:
+        """Queue operations that one frame must hold."""
+        unit_size = sum(pending.size for pending in group)
+        for pending in group:
+            pending.unit_size = unit_size
+            unit_size -= pending.size
+            self.add(pending, now_s)
+
     def take_frame(self, size_max: int) -> FrameContents | None:
-        """The operations that fit into `size_max` bytes, but at least one; None if none waits."""
+        """The operations and whole groups that fit into `size_max` bytes, but at least the first
+        one; None if none waits."""
         waiting = self._waiting
         if not waiting:
             return None
         items: list[PendingOperation] = []
         payload: list[Buffer] = []
         size = 0
-        while waiting and (not items or size + waiting[0].size <= size_max):
+        size_max = max(size_max, waiting[0].unit_size)
+        while waiting and size + waiting[0].unit_size <= size_max:
             item = waiting.popleft()
             items.append(item)
             payload += item.buffers

@@ -10,7 +10,7 @@ A session that is over answers every further append with SessionEnded, until the
 from collections import Counter
 from collections.abc import Callable
 
-from anabranch.common.wire.messages import Message
+from anabranch.common.wire.messages import Message, SetupAppend
 
 Send = Callable[[Message, int], None]
 """(message, request id)."""
@@ -39,14 +39,17 @@ class LiveSessions:
         self._live: dict[tuple[int, bytes], AppendSession] = {}
         self._segments: Counter[str] = Counter()
 
-    def begin(self, session: AppendSession) -> None:
-        """Make this the live session of its writer and segment, and end an older one."""
-        key = (session.number, session.writer_id)
+    def begin(self, request: SetupAppend, number: int, send: Send) -> AppendSession:
+        """Make a session the live one of its writer on the segment `number`, and end an older
+        one."""
+        key = (number, request.writer_id)
+        session = AppendSession(request.session, request.segment, *key, send)
         older = self._live.get(key)
         if older is not None:
             self.end(older)
         self._live[key] = session
         self._segments[session.segment] += 1
+        return session
 
     def end(self, session: AppendSession) -> None:
         """End the session; harmless if it is over."""

@@ -2,7 +2,7 @@
 
     request ──begin──► span held at its barrier ──frame durable──► sync span below it ──► ended
 
-Requests without a trace never reach this module, and a store without a tracer creates no span. One
+Appends without a trace never reach this module, and a store without a tracer creates no span. One
 group commit serves appends of many traces, so its sync is recorded below each of their spans, with
 the times of the actual write. It is recorded at most eight times, because a commit may hold
 thousands of appends; the other spans link to the first record.
@@ -16,7 +16,13 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in
 
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
-from anabranch.common.runtime.tracing import end_failed, is_sampled, remote_context
+from anabranch.common.runtime.tracing import (
+    end_failed,
+    is_sampled,
+    mark_failed,
+    remote_context,
+)
+from anabranch.common.wire.messages import Request
 from anabranch.segstore.shell.container.metrics import StoreMetrics
 
 SYNC_SPANS_MAX = 8
@@ -134,6 +140,18 @@ class HeldSpans:
         }
         attributes |= {f"anabranch.{name}": size for name, size in sizes.items()}
         return self._tracing.begin(f"segstore {title}", trace_parent, attributes)
+
+    def begin_asked(
+        self, title: str, request: Request, error: AnabranchError | None
+    ) -> Span | None:
+        """Start the span of a control request that was answered, with `error` if that is given;
+        None if the request is not traced. `hold` must follow."""
+        if not request.trace_parent:
+            return None
+        span = self.begin(title, request.trace_parent, request.segment)
+        if span is not None and error is not None:
+            mark_failed(span, error)
+        return span
 
     def start(self, durable: int) -> None:
         """Everything up to `durable` was recovered."""

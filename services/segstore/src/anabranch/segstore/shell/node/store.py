@@ -173,7 +173,7 @@ class Store:
             if container_of(other, self.container_count) != container:
                 raise InvalidRequest(
                     "the segments are not in one container",
-                    remedy="merge segments of the same parent only",
+                    remedy="name segments of one parent, or of a stream that keeps them together",
                     segment=first, other=other,
                 )  # fmt: skip
 
