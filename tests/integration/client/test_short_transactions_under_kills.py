@@ -73,7 +73,13 @@ async def transact(writer: EventWriter, ledger: Ledger, number: int, done: async
         turn += 1
         name = f"{number}-{turn}"
         ledger.note(name, S.ABORTED, is_short=False)  # until it is asked to commit
-        txn = await writer.transaction(LONG if turn % 5 == 0 else None).__aenter__()
+        try:
+            txn = await writer.transaction(LONG if turn % 5 == 0 else None).__aenter__()
+        except StreamSealed:
+            done.set()
+            return
+        except AnabranchError:
+            continue
         try:
             for index in range(EVENTS):
                 key = f"{number}-{index % 3}" if turn % 3 else f"{number}-0"
