@@ -32,7 +32,7 @@ from bench.workloads.w5_half_load import HalfLoad
 from bench.workloads.w6_tail import Tail
 from bench.workloads.w7_catch_up import PLACES, BesideCatchUp, CatchUp
 from bench.workloads.w8_open import OpenTransactions
-from bench.workloads.w8_transactions import Transactions
+from bench.workloads.w8_transactions import Transactions, TransactionsOverSegments
 from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
@@ -126,7 +126,16 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W5": (HalfLoad(),),
         "W6": (Tail(once),),
         "W7": tuple(workload(place) for place in PLACES for workload in (CatchUp, BesideCatchUp)),
-        "W8": (Transactions(1, once), Transactions(16, once), OpenTransactions(FLUSH_OFF)),
+        "W8": (
+            Transactions(1, once),
+            Transactions(16, once),
+            *(
+                TransactionsOverSegments(callers, once, together=together)
+                for together in (True, False)
+                for callers in (1, 16)
+            ),
+            OpenTransactions(FLUSH_OFF),
+        ),
         "W10": (IdleSegments(), SpreadSegments()),
         "W11": (OpenAfterKill(),),
         "W12": over_http,
