@@ -30,7 +30,7 @@ KEYS = 3
 KILLED = ("segstore", "controller", "segstore", "controller")
 SETTLED_S_MAX = 60.0
 RECOVERED_S_MAX = 90.0
-SETTINGS = TransactionSettings(lease_ms=20_000, commit_timeout_s=60.0)
+SETTINGS = TransactionSettings(lease_ms=20_000, commit_timeout_s=60.0, short=False)
 
 
 @dataclass
