@@ -227,12 +227,16 @@ async def test_a_scale_that_is_half_done_is_waited_for_and_the_group_is_refused_
         assert sorted(await b.payloads()) == numbered(2)
 
 
+def scale(b: Bench) -> None:
+    list(b.scale_to(2))
+
+
 @pytest.mark.parametrize("lost", [AppendTogether, AppendedTogether])
 async def test_a_seal_after_a_lost_copy_neither_repeats_nor_loses_it(lost: type[Message]) -> None:
     async with bench(segment_count=2, together=True) as b, b.client.writer(STREAM) as writer:
         keys = keys_over(b, 2)
         for number in range(3):
-            b.store.fault = nth(lost, {0: Fault.DROP}, lambda: list(b.scale_to(2)) and None)
+            b.store.fault = nth(lost, {0: Fault.DROP}, lambda: scale(b))
             async with writer.transaction() as txn:
                 txn.write_batch(numbered(2, 2 * number), keys=keys)
         assert sorted(await b.payloads()) == numbered(6)
@@ -414,7 +418,7 @@ async def test_becoming_long_may_be_cancelled_anywhere_and_tried_again() -> None
 
             async def query(*asked: object, **how: object) -> object:
                 await asyncio.sleep(0)
-                answer = await ask(*asked, **how)  # type: ignore[arg-type]
+                answer: object = await ask(*asked, **how)  # type: ignore[arg-type]
                 await asyncio.sleep(0)
                 return answer
 

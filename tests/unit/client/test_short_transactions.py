@@ -389,8 +389,7 @@ async def test_a_stream_that_takes_nothing_more_says_so_and_nothing_is_written(
                 b.seal()
             with pytest.raises(StreamNotFound if is_gone else StreamSealed):
                 await txn.commit()
-            assert txn.state is S.OPEN
-            await txn.abort()
+            assert (await txn.abort()).state is S.ABORTED
         assert txn.state is S.ABORTED
         with pytest.raises(StreamNotFound if is_gone else StreamSealed):
             await writer.transaction().__aenter__()

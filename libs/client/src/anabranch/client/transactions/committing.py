@@ -161,7 +161,7 @@ class Commit:
         )  # fmt: skip
 
     async def _send(self, group: Group) -> None:
-        """Send one copy. Raises what the store answers; Retry or Fenced if it did not decide."""
+        """Send one copy. Raises the error of the store; Retry or Fenced if it did not decide."""
         directory, was_unclear = self._shared.directory, self.is_unclear
         location: SegmentLocation | None = None
         try:
@@ -199,7 +199,7 @@ class Commit:
         return spans.trace_parent
 
     def _refused(self, error: AnabranchError, hold: _Hold) -> AnabranchError:
-        """Decide what to do with a refused group: see the module. Returns the error if there is
+        """Decide about a refused group: see the module. Returns the error if there is
         another attempt, and raises it, or OutcomeUnknown, otherwise."""
         group = self._group
         if group is None:  # no store has seen it

@@ -1,7 +1,7 @@
 """Makes one group of the events of a short transaction: one block for each segment. Pure.
 
-Events with a key go to the segment of their key. All events without one go to one segment, that of
-the first event with a key if there is one, so that they never make a transaction long.
+Events with a key go to the segment of their key. All events without one go to one segment, which
+is the segment of the first event with a key if there is one: they never make a transaction long.
 """
 
 from dataclasses import dataclass

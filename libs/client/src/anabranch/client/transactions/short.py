@@ -5,7 +5,7 @@
       ├──abort, or the block is left by an error──► ABORTED: nothing was ever written
       └──flush, ping, a commit with a time, or too much for a group──► long
 
-A long transaction is begun at a controller, has an id, and is what `Transaction` describes. The
+A long transaction is begun at a controller, has an id, and behaves as `Transaction` describes. The
 kept events are written into it, in their order, and everything later goes there.
 
 Calls that wait for anything have their turns, so that a flush and a commit never both act on the

@@ -29,8 +29,8 @@ class Unmerged:
     def returned(
         self, transaction_id: str, state: TransactionState | None, before: frozenset[str]
     ) -> None:
-        """Note the state with which a commit returned; None: unknown. `before`: what `decided`
-        returned when the commit began."""
+        """Note the state with which a commit returned; None: unknown. `before`: the answer of
+        `decided` when the commit began."""
         self._pending.pop(transaction_id, None)
         if state in (TransactionState.COMMITTING, TransactionState.COMMITTED):
             for each in before:
