@@ -125,12 +125,15 @@ class EventWriter(LaneWriter[T]):
         *,
         key: Key | None = None,
     ) -> Beginning[T]:
-        """Begin a transaction, whose events become visible together or never. Enter it, or await
-        it.
+        """A transaction, whose events become visible together or never. Enter it, or await it.
 
         Leaving the block normally commits and waits until readers see the events; leaving it by an
         exception aborts. The transaction uses the settings and the serializer of this writer. The
         writer's own events are not part of the transaction, and it need not have written any.
+
+        Awaiting begins it at once. A transaction that is entered keeps its events in the buffer
+        until the commit, which is one request if a group can hold them: then it never has an `id`.
+        Otherwise it is begun as soon as it must be.
 
         ::
 

@@ -88,6 +88,9 @@ class Transactions:
     ) -> Beginning[T]:
         """Begin a transaction: enter the result with `async with`, or await it.
 
+        Without key and parts, one that is entered is begun only if it must be: see
+        `EventWriter.transaction`.
+
         `key` is (application, version), as a tuple or TransactionKey: only one transaction of a
         version is ever committed, and versions are committed in order. If the version was committed
         before, the result is that transaction, which `is_done`. If an earlier attempt left one

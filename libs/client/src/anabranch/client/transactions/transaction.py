@@ -88,7 +88,8 @@ class Transaction(TransactionWriter[T]):
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits, by which any process can resume it."""
+        """32 hexadecimal digits, by which any process can resume it; empty for one that was entered
+        and is not begun."""
         return self.transaction_id
 
     @property
