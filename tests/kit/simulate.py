@@ -35,6 +35,7 @@ from kit.store_scenario import random_store
 from kit.store_takeover import random_takeover
 from kit.stream_log_scenario import random_stream_log
 from kit.table_scenario import random_tables
+from kit.together_scenario import random_together
 from kit.topics.scenario import random_topics
 from kit.transaction_scenario import random_transactions
 from kit.view_scenario import random_view
@@ -48,6 +49,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "store": random_store,
     "takeover": random_takeover,
     "tables": random_tables,
+    "together": random_together,
     "damage": random_damage,
     "full disk": random_full_disk,
     "copies": random_copies,

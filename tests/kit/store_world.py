@@ -367,10 +367,11 @@ class Client:
         self._waiting[self._last_id] = waiting
         return self._last_id, waiting
 
-    async def control(self, request: Message) -> Message:
+    async def control(self, request: Message, payload: bytes = b"") -> Message:
         """Perform a control request; raises what the store answers."""
         request_id, waiting = self._new_request()
-        self._control.ask(request, lambda message: self._replied(message, request_id))
+        given = Given(payload)
+        self._control.ask(request, lambda message: self._replied(message, request_id), given)
         return await _answer(waiting)
 
     async def read(self, request: ReadSegment) -> tuple[SegmentRead, bytes]:
@@ -415,9 +416,7 @@ class Client:
 
     async def append_if(self, request: ConditionalAppend, block: bytes) -> Appended:
         """Append under conditions; raises what the store answers."""
-        request_id, waiting = self._new_request()
-        self._control.ask(request, lambda reply: self._replied(reply, request_id), Given(block))
-        reply = await _answer(waiting)
+        reply = await self.control(request, block)
         assert isinstance(reply, Appended)
         return reply
 

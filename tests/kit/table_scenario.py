@@ -11,16 +11,10 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from anabranch.common.contracts.cluster import (
-    placement_from_bytes,
-    placement_key,
-    placement_to_bytes,
-)
 from anabranch.common.errors import AnabranchError, Retry, SegmentTruncated
-from anabranch.common.model.cluster import Placement
 from anabranch.common.wire.messages import CreateSegment, DeleteSegment, SealSegment, Stamp
-from anabranch.controller.domain.cluster import placement_changes
 from anabranch.segstore.adapters.table_index.memory import MemoryIndexes
+from kit.moving_container import MovingContainer
 from kit.rng import seeded
 from kit.simdisk import SimDisk
 from kit.store_requests import flush
@@ -28,9 +22,8 @@ from kit.store_scenario import disturb, end_machine, live_once
 from kit.store_world import NODE, Life
 from kit.table_clients import TableClient
 from kit.table_world import SMALL, TableCaller, TableWorld
-from kit.two_stores import NODES, OTHER
+from kit.two_stores import OTHER
 
-LEFT_S_MAX = 900.0
 TRIES_MAX = 300
 TABLES = tuple(f"s/_TABLEt/{number}.#epoch.0" for number in range(3))
 
@@ -57,6 +50,7 @@ class TableWork:
             first, node=OTHER, journal_disk=SimDisk(), indexes=MemoryIndexes(), older={}, lives=1000
         )
         self.worlds = {NODE: first, OTHER: second}
+        self.moving = MovingContainer(first.objects)
         self.referee = first.referee
         ttl_ms = rng.choice((0, 0, 3000, 20_000))
         self.clients = [
@@ -67,51 +61,15 @@ class TableWork:
         self.checked = 0
         """How often everything was read."""
 
-    # --- placements ---------------------------------------------------------------------------
-
-    async def _placement(self) -> Placement | None:
-        stored = await self.worlds[NODE].objects.get(placement_key(0))
-        return placement_from_bytes(stored.value) if stored is not None else None
-
     def owner(self) -> TableWorld:
         """The store that the container is placed on."""
-        found = asyncio.run(self._placement())
-        return self.worlds[found.owner if found is not None else NODE]
-
-    async def _ask_to_leave(self, life: Life) -> None:
-        target = OTHER if life.world.node == NODE else NODE
-        objects, key = life.world.objects, placement_key(0)
-        stored = await objects.get(key)
-        assert stored is not None
-        found = placement_from_bytes(stored.value)
-        with suppress(AnabranchError):
-            changed = placement_changes.move(found, target, NODES)
-            await objects.update(key, placement_to_bytes(changed), stored.revision)
-            for keeper in life.keepers:
-                keeper.note_target(target)
-
-    async def _has_left(self, life: Life) -> bool:
-        found = await self._placement()
-        return found is not None and found.owner != life.world.node
-
-    async def _until_open_or_left(self, life: Life) -> bool:
-        """Whether the container serves here."""
-        waited_s = 0.0
-        while not life.store.open_containers():
-            disks = (life.world.journal_disk, life.world.tier_disk)
-            if await self._has_left(life) or waited_s > LEFT_S_MAX:
-                # A disk that failed may keep the container closed.
-                assert waited_s <= LEFT_S_MAX or any(disk.faults for disk in disks)
-                return False
-            await life.clock.sleep(0.05)
-            waited_s += 0.05
-        return True
+        return self.worlds[self.moving.owner()]
 
     # --- lives --------------------------------------------------------------------------------
 
     async def working_life(self, life: Life) -> None:
         """Random requests; sometimes the container leaves at the end."""
-        if not await self._until_open_or_left(life):
+        if not await self.moving.until_open_or_left(life):
             return
         for segment in TABLES:
             if segment not in life.world.created:
@@ -122,10 +80,9 @@ class TableWork:
             if self.rng.random() < 0.5:
                 await asyncio.sleep(self.rng.choice((0.0, 0.002, 0.05, 1.0)))
         if self.rng.random() < 0.3:
-            await self._ask_to_leave(life)
+            await self.moving.ask_to_leave(life)
             self.referee.counts["moves of tables"] += 1
-            while not await self._has_left(life) and life.loop.time() < LEFT_S_MAX:
-                await life.clock.sleep(0.2)
+            await self.moving.until_left(life)
         await asyncio.sleep(self.rng.choice((0, 1, 40)))
 
     def _act(self, life: Life) -> None:
@@ -165,9 +122,9 @@ class TableWork:
     async def last_life(self, life: Life) -> None:
         """Everything is there: each table is read in whole, and by key. If the container is to
         leave, it leaves, and nothing is read."""
-        found = await self._placement()
-        if not await self._until_open_or_left(life) or (found is not None and found.target):
-            while not await self._has_left(life):
+        found = await self.moving.placement()
+        if not await self.moving.until_open_or_left(life) or (found is not None and found.target):
+            while not await self.moving.has_left(life):
                 await life.clock.sleep(0.2)
             return
         await check_tables(life)

@@ -14,13 +14,20 @@ from anabranch.common.contracts.cluster import (
 )
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.cluster import Placement, PlacementState
-from anabranch.common.wire.messages import Appended, CreateSegment, Done, Stamp
+from anabranch.common.wire.messages import (
+    Appended,
+    AppendedTogether,
+    CreateSegment,
+    Done,
+    Stamp,
+)
 from anabranch.controller.domain.cluster import placement_changes
 from anabranch.segstore.adapters.memory_log import MemoryFrames
 from anabranch.segstore.shell.node.placements import Placements
 from kit.live_store import LiveStore, World, live_store
 from kit.rng import seeded
 from kit.sim_stream import SimServers
+from kit.together import made_group
 from kit.wire_client import WireClient
 
 OTHER = "node-2"
@@ -169,4 +176,31 @@ async def test_a_failed_log_ends_its_container_alone_which_opens_again(
                 if found.container_epoch > before.container_epoch:
                     break
         assert not live.failures, "the store goes on"
+        await client.close()
+
+
+@pytest.mark.parametrize("lost", range(4))
+async def test_a_group_in_several_messages_counts_only_with_all_of_them(
+    world: World, servers: SimServers, lost: int
+) -> None:
+    names = [SEGMENT.replace("/0.", f"/{number}.") for number in range(3)]
+    request, payload = made_group({name: (1, [bytes(900)]) for name in names})
+    async with live_store(world) as live:
+        client = await client_of(live)
+        for name in names:
+            assert await client.create(name) == Done()
+        log_id = (await placement_of(world)).log_id
+        before = servers.streams[log_id].last
+        assert await client.call(request, payload) == AppendedTogether()
+        parts = servers.streams[log_id].last - before
+        assert parts > 2, "a message is smaller than the group"
+        await client.close()
+    servers.lose_tail(log_id, lost)
+    async with live_store(world) as again:
+        await open_on(world, "node-1")
+        client = await client_of(again)
+        content = b"".join([await client.read_all(name) for name in names])
+        assert content == (payload if lost == 0 else b"")
+        assert await client.call(request, payload) == AppendedTogether()
+        assert b"".join([await client.read_all(name) for name in names]) == payload
         await client.close()

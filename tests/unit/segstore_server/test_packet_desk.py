@@ -8,10 +8,12 @@ from msgspec.structs import replace
 
 from anabranch.common.contracts.segment_requests import PAYLOAD_SIZE_BYTES_MAX, SEGMENT_REQUESTS
 from anabranch.common.errors import Unavailable
-from anabranch.common.model.names import transaction_segment_name
+from anabranch.common.model.names import segment_id, segment_name, transaction_segment_name
+from anabranch.common.model.topics import TopicName, backing_stream, segment_number
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Appended,
+    AppendedTogether,
     AppendOnce,
     AppendSetup,
     CheckTruncation,
@@ -21,7 +23,9 @@ from anabranch.common.wire.messages import (
     Done,
     Failed,
     FlushContainer,
+    GetLengths,
     GetSegmentInfo,
+    Lengths,
     MergedSegment,
     MergeSegments,
     Message,
@@ -43,6 +47,7 @@ from anabranch.segstore.domain.table.answer import CompactTable, TruncateTable
 from anabranch.segstore.handlers.read import OUTSTANDING_MAX
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
+from kit.together import made_group
 from kit.wire_client import WRITER, WireClient
 
 SEGMENT = "scope/stream/0.#epoch.0"
@@ -260,7 +265,31 @@ async def test_a_store_over_its_limits_refuses_appends_and_still_reads(world: Wo
         request, block = append(1, [bytes(1000)])
         assert isinstance((await ask(live, "append", request, block))[0], Appended)
         assert (await refusal(live, "append", *append(2, [b"more"]))).code == "overloaded"
+        group = made_group({SEGMENT: (2, [b"more"])})
+        assert (await refusal(live, "append_together", *group)).code == "overloaded"
         assert (await ask(live, "read", read(0)))[1] == block
+
+
+async def test_groups_and_lengths_need_no_connection(live: LiveStore) -> None:
+    other = "scope/stream/1.#epoch.0"
+    await ask(live, "create", CreateSegment(segment=other, stamp=Stamp(1, 1)))
+    request, payload = made_group({SEGMENT: (1, [b"one"]), other: (1, [b"two"])})
+    for _ in range(2):
+        assert await ask(live, "append_together", request, payload) == (AppendedTogether(), b"")
+    sizes = tuple(place.size for place in request.places)
+    lengths = GetLengths(segment=SEGMENT, segments=(SEGMENT, other))
+    assert await ask(live, "lengths", lengths) == (Lengths(lengths=sizes), b"")
+
+
+async def test_groups_and_lengths_of_several_containers_are_refused(live: LiveStore) -> None:
+    topic = backing_stream(TopicName("orders"), "0123456789ab")
+    elsewhere = segment_name(topic, segment_id(0, segment_number(0, 1024)))
+    request, payload = made_group({SEGMENT: (1, [b"one"]), elsewhere: (1, [b"two"])})
+    refused = await refusal(live, "append_together", request, payload)
+    assert (refused.code, refused.fields["other"]) == ("invalid-request", elsewhere)
+    lengths = GetLengths(segment=SEGMENT, segments=(SEGMENT, elsewhere))
+    assert (await refusal(live, "lengths", lengths)).code == "invalid-request"
+    assert (await ask(live, "read", read(0)))[1] == b""
 
 
 async def test_reads_are_counted_with_their_bytes(live: LiveStore) -> None:

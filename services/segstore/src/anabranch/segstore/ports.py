@@ -67,7 +67,11 @@ class FrameSource(Protocol):
     """A container as its log sees it. All calls come from the event loop's thread."""
 
     def take_frame(self, size_max: int) -> FrameContents | None:
-        """The next pending operations that fit (at least one, if any); None if none waits."""
+        """The next pending operations that fit; None if none waits.
+
+        The frame is larger than `size_max` if the first operation is, or the group of operations
+        that it begins, which one frame must hold. The log keeps every frame as a whole.
+        """
         ...
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:

@@ -7,10 +7,12 @@ A group is decided as a whole, against one state:
         none stored, none refused         the appends of all blocks, for one frame of the log
         none stored, some refused         the first refusal
         some stored, some deleted         OutcomeUnknown: the deleted segments may have had theirs
-        some stored, others not           PartialDuplicate; groups are atomic, so it cannot arise
+        some stored, others not           PartialDuplicate
 
 A sealed segment still acknowledges its block if it has it, so a repeat of a group that was stored
-before the seal is a repeat.
+before the seal is a repeat. Only one request can find some blocks stored and others not: a late
+copy of a group that was refused for a seal, and then stored in another form. The segments that both
+forms share know its numbers, and the sealed one refuses. Nobody waits for that answer.
 """
 
 from collections.abc import Iterator
