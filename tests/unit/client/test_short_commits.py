@@ -425,7 +425,13 @@ async def test_becoming_long_may_be_cancelled_anywhere_and_tried_again() -> None
             ask, b.control.query = b.control.query, query  # type: ignore[assignment]
             async with writer.transaction() as txn:
                 txn.write_batch(numbered(4), keys=keys * 2)
+                b.client._directory._known.clear()  # so that it looks its segments up
                 await cancelling.run(txn.flush())
+                is_kept = bool(txn.unacknowledged().get(""))
+                assert is_kept is not bool(txn.id)
+                left = set() if is_kept else {txn.id}
+                pinged = b.client._entered_pings()._lives.values()
+                assert {id_ for life in pinged for id_ in life.entries} == left
                 txn.write_batch(numbered(2, 4), keys=keys)
             by_key = await b.by_key()
             assert by_key == {

@@ -14,6 +14,7 @@ from anabranch.client import (
     WriterSettings,
 )
 from anabranch.client.settings import MIB
+from anabranch.client.transactions.unmerged import PENDING_MAX, Unmerged
 from anabranch.common.errors import (
     BufferFull,
     EventTooLarge,
@@ -448,3 +449,17 @@ async def test_a_commit_by_id_is_not_overtaken_either() -> None:
         assert second.state is S.COMMITTING
         b.controller.transactions.finish()
         assert await b.payloads() == numbered(2)
+
+
+def test_as_few_pending_commits_are_remembered_as_possible() -> None:
+    unmerged = Unmerged()
+    for number in range(5):
+        unmerged.returned(str(number), S.COMMITTING, unmerged.decided())
+    assert unmerged.decided() == {"4"}
+    unmerged.returned("unknown", None, unmerged.decided())
+    assert unmerged.decided() == {"4"}
+    unmerged.returned("5", S.COMMITTED, unmerged.decided())
+    assert unmerged.decided() == frozenset()
+    for number in range(PENDING_MAX + 5):
+        unmerged.returned(f"unknown {number}", None, frozenset())
+    assert len(unmerged._pending) == PENDING_MAX

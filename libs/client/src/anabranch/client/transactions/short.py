@@ -267,7 +267,6 @@ class ShortTransaction(Transaction[T]):
     def _note_attempt(self, commit: Commit) -> None:
         is_unclear = commit.is_unclear
         self._commit = commit if is_unclear else None
-        self._commit_asked = is_unclear
         self._fate.state = None if is_unclear else TransactionState.OPEN
         if not is_unclear and not self._ended:
             self._failure = None
