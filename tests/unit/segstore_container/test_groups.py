@@ -213,6 +213,14 @@ def test_a_request_that_disagrees_with_itself_is_refused(driver: ContainerDriver
     assert known(driver) == before
 
 
+def test_negative_sizes_are_refused_even_if_they_add_up(driver: ContainerDriver) -> None:
+    request, payload = made_group({segment: (1, [b"e"]) for segment in (A, B, C)})
+    one, two, three = (place.size for place in request.places)
+    request = _altered(_altered(request, 1, size=-three - one), 2, size=one + two + 2 * three)
+    assert payload[one : one - three - one] == payload[one : one + two], "it would be the block"
+    assert code_of(asked(driver, request, payload)) == "invalid-request"
+
+
 def test_a_group_has_limits(driver: ContainerDriver) -> None:
     request, payload = made_group({A: (1, [b"a" * GROUP_SIZE_BYTES_MAX])})
     assert code_of(asked(driver, request, payload)) == "invalid-request"
