@@ -1,6 +1,6 @@
 """Which systems under which settings, and which workloads, a run can choose from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from anabranch.common.errors import InvalidRequest
 from bench.case import MIB, Effort
@@ -32,7 +32,7 @@ from bench.workloads.w5_half_load import HalfLoad
 from bench.workloads.w6_tail import Tail
 from bench.workloads.w7_catch_up import PLACES, BesideCatchUp, CatchUp
 from bench.workloads.w8_open import OpenTransactions
-from bench.workloads.w8_transactions import Transactions
+from bench.workloads.w8_transactions import Transactions, TransactionsOverSegments
 from bench.workloads.w10_many_segments import IdleSegments, SpreadSegments
 from bench.workloads.w11_open import OpenAfterKill
 from bench.workloads.w12_gateway import DirectWriters, GatewayGet, GatewayPost
@@ -116,6 +116,14 @@ def in_spark(left_out: frozenset[str]) -> tuple[Workload, ...]:
     )
 
 
+def transactions(left_out: frozenset[str]) -> Iterator[Workload]:
+    """Transactions that are awaited, over one segment and over several."""
+    for callers in (1, 16):
+        yield Transactions(callers, left_out)
+        for together in (True, False):
+            yield TransactionsOverSegments(callers, left_out, together=together)
+
+
 def workloads(names: Sequence[str]) -> list[Workload]:
     """The named workloads in the order given; most have parts. Raises InvalidRequest."""
     once = frozenset({FLUSH_OFF, *APARTS, Disk(WINDOW_BYTES, 0).label.settings})
@@ -128,7 +136,7 @@ def workloads(names: Sequence[str]) -> list[Workload]:
         "W5": (HalfLoad(),),
         "W6": (Tail(once),),
         "W7": tuple(workload(place) for place in PLACES for workload in (CatchUp, BesideCatchUp)),
-        "W8": (Transactions(1, once), Transactions(16, once), OpenTransactions(FLUSH_OFF)),
+        "W8": (*transactions(once), OpenTransactions(FLUSH_OFF)),
         "W10": (IdleSegments(), SpreadSegments()),
         "W11": (OpenAfterKill(),),
         "W12": over_http,

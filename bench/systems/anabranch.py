@@ -19,7 +19,15 @@ from anabranch.cli.perf.load.appends import take
 from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from anabranch.cli.up.supervisor import States
-from anabranch.client import Client, EventWriter, ReaderSettings, TableSettings, connect
+from anabranch.client import (
+    Client,
+    EventWriter,
+    ReaderSettings,
+    ScalingPolicy,
+    StreamConfig,
+    TableSettings,
+    connect,
+)
 from anabranch.common.errors import BufferFull
 from bench.case import Case
 from bench.systems.anabranch_table import AnabranchTable
@@ -112,14 +120,15 @@ class AnabranchStream:
 
     @asynccontextmanager
     async def transactors(
-        self, count: int
+        self, count: int, keys: Sequence[str] | None = None
     ) -> AsyncIterator[Sequence[Callable[[Sequence[bytes]], Awaitable[None]]]]:
+        """As `Transactional.transactors`; with `keys`, one for each event of a transaction."""
         async with AsyncExitStack() as stack:
             writers = [
                 await stack.enter_async_context(self._client.writer(self.name))
                 for _ in range(count)
             ]
-            yield [partial(_transact, writer) for writer in writers]
+            yield [partial(_transact, writer, keys) for writer in writers]
 
     async def settle(self) -> None:
         if self._flushes:
@@ -187,9 +196,11 @@ class AnabranchStream:
             yield (batch.payloads async for batch in reader.batches())
 
 
-async def _transact(writer: EventWriter, events: Sequence[bytes]) -> None:
+async def _transact(
+    writer: EventWriter, keys: Sequence[str] | None, events: Sequence[bytes]
+) -> None:
     async with writer.transaction() as transaction:
-        transaction.write_batch(events)
+        transaction.write_batch(events, keys)
 
 
 class Anabranch:
@@ -274,10 +285,13 @@ class Anabranch:
             os.kill(pid, how)
 
     @asynccontextmanager
-    async def named_stream(self, segments: int = 1) -> AsyncIterator[str]:
-        """The name of a fresh stream of so many segments."""
+    async def named_stream(
+        self, segments: int = 1, *, together: bool = False
+    ) -> AsyncIterator[str]:
+        """The name of a fresh stream of so many segments; `together`: in one container."""
         name = f"{SCOPE}/s{next(self._numbers)}"
-        await self.client.streams.create(name, segments=segments)
+        config = StreamConfig(ScalingPolicy(min_segments=segments), together=together)
+        await self.client.streams.create(name, config)
         yield name
         await self.client.streams.seal(name)
         await self.client.streams.delete(name)
@@ -287,8 +301,13 @@ class Anabranch:
         self,
         case: Case,  # noqa: ARG002
         segments: int = 1,
+        *,
+        together: bool = False,
     ) -> AsyncIterator[AnabranchStream]:
-        async with self.named_stream(segments) as name, self.client.writer(name) as writer:
+        async with (
+            self.named_stream(segments, together=together) as name,
+            self.client.writer(name) as writer,
+        ):
             flushes = not NOT_FLUSHING.items() <= self._environment.items()
             yield AnabranchStream(self.client, name, writer, self.embedded, flushes=flushes)
 

@@ -11,14 +11,15 @@ from anabranch.client import Client, EventBatch, ReaderSettings, WriterSettings
 from anabranch.client.settings import ConnectionSettings
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.model.key_range import even_ranges
-from anabranch.common.model.names import StreamRef, stream_ref
+from anabranch.common.model.names import TOGETHER_FIRST, StreamRef, stream_ref
 from anabranch.common.model.stream import StreamState
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds, system_rng
 from anabranch.common.wire.block import Block
 from kit.fake_control_plane import FakeControlPlane
 from kit.fake_controller import FakeController
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 from kit.fake_streams import FakeStream
 
 STREAM = "plant/sensors"
@@ -106,11 +107,15 @@ async def bench(
     segment_count: int = 1,
     tracer: Tracer | None = None,
     kind: type[FakeController] = FakeController,
+    *,
+    together: bool = False,
 ) -> AsyncIterator[Bench]:
     """An open client on a stream of `segment_count` segments."""
     async with FakeSegmentStore() as store:
         controller = kind(store)
-        controller.scopes["plant"] = {"sensors": FakeStream(segment_count)}
+        controller.scopes["plant"] = {
+            "sensors": FakeStream(segment_count, first_number=TOGETHER_FIRST if together else 0)
+        }
         for name in controller.segment_names("plant", "sensors"):
             store.segments[name] = FakeSegment()
         control = FakeControlPlane(controller)

@@ -46,7 +46,8 @@ from kit import fake_containers, fake_groups, fake_tables, fake_transactions
 from kit.fake_containers import NODES
 from kit.fake_groups import FakeGroups
 from kit.fake_scaling import explained
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 from kit.fake_streams import FakeStream
 from kit.fake_tables import FakeTables
 from kit.fake_transactions import FakeTransactions

@@ -18,7 +18,8 @@ from anabranch.common.errors import CutRefused, InvalidRequest, ScaleRefused, Se
 from anabranch.common.model.key_range import KeyRange, even_ranges
 from anabranch.common.model.names import StreamRef, epoch_of, segment_id, segment_name
 from anabranch.common.model.stream import StreamState
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 
 
 @dataclass
@@ -35,7 +36,7 @@ class FakeLife:
 
 @dataclass
 class FakeStream:
-    """`segment_count`: of epoch 0."""
+    """`segment_count`: of epoch 0. `first_number`: that of its first segment."""
 
     segment_count: int
     state: StreamState = StreamState.ACTIVE
@@ -48,9 +49,10 @@ class FakeStream:
     """By writer id."""
     begun_ms: dict[int, int] = field(default_factory=dict)
     """Epoch → when it began, as far as a test says so; otherwise it began at 0."""
+    first_number: int = 0
 
     def __post_init__(self) -> None:
-        for number, keys in enumerate(even_ranges(self.segment_count)):
+        for number, keys in enumerate(even_ranges(self.segment_count), self.first_number):
             self._make(segment_id(0, number), keys)
         self.head = dict.fromkeys(self.lives, 0)
 

@@ -52,7 +52,8 @@ from anabranch.common.wire.table_columns import (
     encode_rows,
     in_columns,
 )
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 
 
 @dataclass

@@ -58,7 +58,8 @@ from anabranch.common.wire.messages import (
 from kit.client_bench import CONNECTION
 from kit.fake_control_plane import FakeControlPlane
 from kit.fake_controller import FakeController
-from kit.fake_segstore import FakeConnection, FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeConnection, FakeSegmentStore
 from kit.fake_streams import FakeStream
 
 TOPIC = "orders"

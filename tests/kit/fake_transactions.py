@@ -27,7 +27,8 @@ from anabranch.common.model.names import (
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import TransactionState, transaction_id
 from anabranch.common.runtime.ids import IdSource, SeededIds
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 from kit.fake_streams import FakeStream
 
 QUERIES: dict[str, type[Query]] = {

@@ -12,7 +12,7 @@ from anabranch.common.errors import SegmentTruncated
 from anabranch.common.model.hashing import routing_position
 from anabranch.common.wire.block import Block, LargeReference
 from kit.client_bench import Bench
-from kit.fake_segstore import FakeSegment
+from kit.fake_segment import FakeSegment
 
 LARGE_FROM = 100
 PART_SIZE = 40

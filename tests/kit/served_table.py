@@ -43,7 +43,8 @@ from anabranch.common.wire.table_columns import (
     encode_keys,
     encode_numbers,
 )
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 from kit.fake_table_segments import FakeTable
 from kit.live_store import LiveStore, World, live_store
 

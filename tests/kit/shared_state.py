@@ -4,7 +4,7 @@ from anabranch.client.settings import OneSegmentSettings
 from anabranch.common.wire.block import Block
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import AppendOnce
-from kit.fake_segstore import FakeSegment
+from kit.fake_segment import FakeSegment
 
 SHARED = OneSegmentSettings(retry_timeout_s=5.0, ack_timeout_s=2.0)
 OTHER = b"somebody else..."

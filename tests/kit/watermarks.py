@@ -18,7 +18,8 @@ from anabranch.common.model.watermark import (
 )
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import AppendOnce
-from kit.fake_segstore import FakeSegment, FakeSegmentStore
+from kit.fake_segment import FakeSegment
+from kit.fake_segstore import FakeSegmentStore
 from kit.rng import Random
 
 WRITER = bytes(range(16))

@@ -1,13 +1,16 @@
 """Sixteen writers commit transactions while stores and controllers are killed, and it is scaled.
 
 Every transaction ends whole or not at all, its writer learns which, and the events of each key are
-in commit order.
+in commit order. In two further streams of the same cluster, sixteen writers commit short and long
+transactions under the same kills: one stream keeps its segments together. At the end that one is
+sealed under its writers.
 """
 
 import asyncio
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,15 +25,18 @@ from anabranch.common.errors import (
     TransactionEnded,
 )
 from anabranch.common.model.transaction import TransactionState
+from kit.short_kills import ShortKills
 
 STREAM = "kills/orders"
 WRITERS = 16
+SHORT_WRITERS = 8
+"""In each of the other streams."""
 EVENTS = 10
 KEYS = 3
 KILLED = ("segstore", "controller", "segstore", "controller")
 SETTLED_S_MAX = 60.0
 RECOVERED_S_MAX = 90.0
-SETTINGS = TransactionSettings(lease_ms=20_000, commit_timeout_s=60.0)
+SETTINGS = TransactionSettings(lease_ms=20_000, commit_timeout_s=60.0, short=False)
 
 
 @dataclass
@@ -74,9 +80,13 @@ async def transact(client: Client, ledger: Ledger, writer_number: int, done: asy
                 await asyncio.sleep(0.1)  # not begun, or given up: asked for afterwards
 
 
-async def kill_one_after_the_other(cluster: EmbeddedCluster, ledger: Ledger) -> None:
+async def kill_one_after_the_other(
+    cluster: EmbeddedCluster, ledger: Ledger, others: Sequence[ShortKills]
+) -> None:
     for part in KILLED:
         await committed_more(ledger)
+        for other in others:
+            await other.committed_more(2 * SHORT_WRITERS)
         pids = cluster.segstore_pids() if part == "segstore" else cluster.controller_pids()
         os.kill(pids[0], signal.SIGKILL)
     await committed_more(ledger)
@@ -136,6 +146,15 @@ async def read_all(client: Client) -> list[tuple[str, str, int, int, int]]:
     return found
 
 
+async def seal_under_writers(client: Client, work: ShortKills) -> None:
+    """Write again, and seal the stream meanwhile."""
+    work.done.clear()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work.write(SHORT_WRITERS, first=SHORT_WRITERS))
+        await work.committed_more(SHORT_WRITERS)
+        await client.streams.seal(work.stream)
+
+
 async def test_every_transaction_ends_whole_or_not_at_all(tmp_path: Path) -> None:
     ledger = Ledger()
     settings = UpSettings(data_dir=tmp_path / "data", controller_count=2)
@@ -147,12 +166,21 @@ async def test_every_transaction_ends_whole_or_not_at_all(tmp_path: Path) -> Non
         await client.scopes.create("kills")
         await client.streams.create(STREAM, segments=3)
         done = asyncio.Event()
+        others = [ShortKills(client, f"kills/{name}", done) for name in ("spread", "together")]
+        for other in others:
+            await other.create(together=other is others[1])
         async with asyncio.TaskGroup() as group:
             for number in range(WRITERS):
                 group.create_task(transact(client, ledger, number, done))
             scaling = group.create_task(scale_until(client, done))
-            await kill_one_after_the_other(cluster, ledger)
+            for other in others:
+                group.create_task(other.write(SHORT_WRITERS))
+                group.create_task(other.scale())
+            await kill_one_after_the_other(cluster, ledger, others)
             done.set()
+        await seal_under_writers(client, others[1])
+        for other in others:
+            await other.assert_whole()
         await settle(client, ledger)
         found = await read_all(client)
         rolled = [e async for e in client.streams.epochs(STREAM)]
@@ -169,4 +197,8 @@ async def test_every_transaction_ends_whole_or_not_at_all(tmp_path: Path) -> Non
     assert ledger.count(TransactionState.COMMITTED) > 100
     assert ledger.count(TransactionState.ABORTED) > 5
     assert scaling.result() > 2
+    for other in others:
+        assert other.scales > 2
+        assert other.count(TransactionState.COMMITTED, is_short=True) > 50
+        assert other.count(TransactionState.COMMITTED, is_short=False) > 5
     assert any(epoch.reference_epoch != epoch.stream_epoch for epoch in rolled), "nothing rolled"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.client import Client
+from anabranch.client import Client, TransactionSettings
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig
 from anabranch.common.model.stream import ScalingPolicy, StreamConfig
 from kit.cluster_thread import ClusterThread
@@ -27,7 +27,7 @@ async def fill(client: Client) -> None:
             writer.write(b"event", key=f"key-{number}")
         await writer.flush()
         await client.streams.split_segment(STREAM, 0)
-        async with writer.transaction() as transaction:
+        async with writer.transaction(TransactionSettings(short=False)) as transaction:
             transaction.write(b"committed", key="a")
     await client.streams.create("tables/two", segments=1)
     await client.reader_groups.create("tables/readers", ReaderGroupConfig((GroupStream(STREAM),)))

@@ -30,7 +30,7 @@ def ledger_path(directory: Path, caller: int) -> Path:
 
 async def commit_one(writer: EventWriter, caller: int, number: int) -> None:
     """Begin, write, and commit; returns when readers see the events."""
-    settings = TransactionSettings(lease_ms=LEASE_MS, commit_timeout_s=RETRY_S)
+    settings = TransactionSettings(lease_ms=LEASE_MS, commit_timeout_s=RETRY_S, short=False)
     async with writer.transaction(settings) as transaction:
         for index in range(EVENTS):
             transaction.write(event_of(caller, number, index), key_of(caller, index))

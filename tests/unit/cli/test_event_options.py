@@ -49,6 +49,7 @@ def test_a_wrong_value_is_wrong_usage_and_the_right_ones_are_named(
         ([*WRITE, "--key", "k", "--key-separator", ":"], "one of"),
         ([*WRITE, "--key-field", "k"], "--format json"),
         ([*WRITE, "--format", "json", "--key-separator", ":"], "--key-separator"),
+        ([*WRITE, "--transaction", "--batch", "3"], "--batch"),
         (["transaction", *WRITE, "t", "--key-field", "k"], "--format json"),
     ],
 )

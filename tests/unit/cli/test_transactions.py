@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.cli.client_session import Session
 from anabranch.cli.commands.transactions import COLUMNS, _begun, _key, _outcome, _row, parts_in
 from anabranch.cli.records import Record
 from anabranch.cli.transactions import Beginning, Committing, Destination, Transactions
@@ -19,6 +20,7 @@ from anabranch.common.errors import (
 )
 from kit.client_bench import STREAM
 from kit.http_sessions import both_sessions
+from kit.short_bench import groups
 
 NOBODY = "0" * 32
 PART = "c" * 32
@@ -96,6 +98,26 @@ async def test_both_sessions_say_and_do_the_same() -> None:
     assert sorted(seen) == sorted([b"1", b"not json"] * 2)
     assert marks == {(WRITER, 5), None}
     assert pings == 4  # only what was asked for
+
+
+async def test_a_whole_input_is_one_transaction_or_nothing_over_both() -> None:
+    async with both_sessions() as (g, direct, over_http):
+        for session in (direct, over_http):
+            async with session.transaction(STREAM) as sink:
+                await sink.write([Record(b"1", "k"), Record(b"2", None)])
+                await sink.flush()
+                assert len(await g.bench.payloads()) % 2 == 0
+            assert sink.events == 2
+            with pytest.raises(ZeroDivisionError):
+                await broken(session)
+        assert sorted(await g.bench.payloads()) == [b"1", b"1", b"2", b"2"]
+        assert len(groups(g.bench)) == 2
+
+
+async def broken(session: Session) -> None:
+    async with session.transaction(STREAM) as sink:
+        await sink.write([Record(b"never", None)])
+        raise ZeroDivisionError
 
 
 async def test_parts_are_written_and_those_that_count_committed_over_both() -> None:

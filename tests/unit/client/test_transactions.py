@@ -25,7 +25,10 @@ from kit.client_bench import STREAM, Bench, bench, until, writer_settings
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.fake_transactions import FakeTransaction
 
-QUICK = TransactionSettings(begin_timeout_s=0.05, commit_timeout_s=0.05, abort_timeout_s=0.05)
+LONG = TransactionSettings(short=False)
+QUICK = TransactionSettings(
+    begin_timeout_s=0.05, commit_timeout_s=0.05, abort_timeout_s=0.05, short=False
+)
 
 
 def model_of(b: Bench, txn: Transaction) -> FakeTransaction:
@@ -62,7 +65,7 @@ def failing(b: Bench, name: str, times: int) -> Callable[[], int]:
 
 async def test_events_are_seen_when_the_block_is_left_and_not_before() -> None:
     async with bench(segment_count=3) as b, b.client.writer(STREAM) as writer:
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             for number in range(60):
                 txn.write(b"%d" % number, key=f"key {number % 7}")
             txn.write_batch([b"x", b"y"])
@@ -110,7 +113,7 @@ def unavailable(name: str) -> None:
 
 async def test_the_writers_own_events_and_those_of_its_transactions_are_apart() -> None:
     async with bench() as b, b.client.writer(STREAM, serializer=JsonSerializer()) as writer:
-        async with writer.transaction() as one, writer.transaction() as other:
+        async with writer.transaction(LONG) as one, writer.transaction(LONG) as other:
             one.write({"of": 1})
             other.write({"of": 2})
             writer.write({"of": 0})
@@ -123,7 +126,7 @@ async def test_the_writers_own_events_and_those_of_its_transactions_are_apart() 
 async def test_a_begin_and_a_commit_are_one_question_each() -> None:
     async with bench(segment_count=4) as b, b.client.writer(STREAM) as writer:
         names = asked(b)
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write_batch([b"%d" % n for n in range(20)], keys=[str(n) for n in range(20)])
         assert names == ["begin_transaction", "commit_transaction"]
 
@@ -138,7 +141,7 @@ async def test_segments_are_flushed_side_by_side() -> None:
                 return Fault.HOLD
             return None
 
-        async with asyncio.TaskGroup() as tasks, writer.transaction() as txn:
+        async with asyncio.TaskGroup() as tasks, writer.transaction(LONG) as txn:
             b.store.fault = hold
             txn.write_batch([b"%d" % n for n in range(30)], keys=[str(n) for n in range(30)])
             flushing = tasks.create_task(txn.flush())
@@ -159,7 +162,7 @@ async def test_connections_that_break_cost_and_repeat_nothing() -> None:
             return Fault.DROP if seen % 5 == 4 and isinstance(message, Append | Appended) else None
 
         b.store.fault = drop_some
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             for number in range(40):
                 txn.write(b"%d" % number, key=str(number % 3))
                 if number % 4 == 3:
@@ -174,7 +177,7 @@ async def test_connections_that_break_cost_and_repeat_nothing() -> None:
 
 async def test_what_was_committed_inside_the_block_takes_nothing_more() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write(b"1")
             info = await txn.commit()
             assert info.state is S.COMMITTED
@@ -189,7 +192,7 @@ async def test_what_was_committed_inside_the_block_takes_nothing_more() -> None:
 
 async def test_what_was_aborted_inside_the_block_is_left_in_silence() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write(b"1")
             assert (await txn.abort()).state is S.ABORTED
             with pytest.raises(TransactionEnded):
@@ -225,7 +228,7 @@ async def test_a_write_to_what_ended_says_so_and_never_that_a_segment_is_sealed(
 async def test_a_block_whose_transaction_ended_meanwhile_is_left_by_its_end() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
         with pytest.raises(TransactionEnded):
-            async with writer.transaction() as txn:
+            async with writer.transaction(LONG) as txn:
                 b.controller.transactions.abort(txn.id)
 
 
@@ -245,7 +248,7 @@ async def test_a_segment_that_is_missing_while_the_transaction_is_open_is_no_sil
 async def test_without_waiting_a_commit_is_decided_and_can_be_waited_for() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
         b.controller.transactions.is_slow = True
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write(b"1")
             assert (await txn.commit(wait=False)).state is S.COMMITTING
             assert txn.is_done
@@ -284,7 +287,7 @@ async def test_waiting_for_what_nobody_commits_ends() -> None:
 async def test_what_was_begun_by_a_request_whose_answer_got_lost_nobody_pings_or_commits() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
         failing(b, "begin_transaction", 2)
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write(b"1")
         begun = b.controller.transactions.known
         states = {identity: each.state for identity, each in begun.items()}
@@ -296,7 +299,7 @@ async def test_what_was_begun_by_a_request_whose_answer_got_lost_nobody_pings_or
 async def test_a_commit_whose_answer_got_lost_is_asked_for_again() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
         count = failing(b, "commit_transaction", 3)
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write(b"1")
         assert count() == 4
         assert txn.state is S.COMMITTED
@@ -346,7 +349,7 @@ async def test_a_stream_that_is_gone_is_said_to_be() -> None:
 async def test_large_events_are_refused_with_what_to_do() -> None:
     settings = WriterSettings(large_events=True)
     async with bench() as b, b.client.writer(STREAM, settings) as writer:
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             with pytest.raises(EventTooLarge) as refused:
                 txn.write(b"x" * (8 * MIB + 1))
             assert "outside a transaction" in refused.value.remedy
@@ -381,7 +384,7 @@ async def test_a_time_that_is_none_is_refused_and_writing_goes_on() -> None:
 async def test_a_commits_time_is_the_writers() -> None:
     async with bench() as b, b.client.writer(STREAM) as writer:
         names = asked(b)
-        async with writer.transaction() as txn:
+        async with writer.transaction(LONG) as txn:
             txn.write(b"1")
             await txn.commit(timestamp_ms=7)
         assert model_of(b, txn).mark == (writer.writer_id.hex(), 7)
@@ -394,7 +397,7 @@ async def test_a_flush_that_fails_leaves_the_transaction_to_be_aborted() -> None
     async with bench() as b, b.client.writer(STREAM, settings) as writer:
         b.store.fault = refuse_appends
         with pytest.raises(AnabranchError, match="gave up"):
-            async with writer.transaction() as txn:
+            async with writer.transaction(LONG) as txn:
                 txn.write(b"1")
         assert txn.state is S.ABORTED
 
@@ -404,7 +407,9 @@ def refuse_appends(at: Direction, message: Message) -> AnabranchError | None:
 
 
 async def test_what_was_begun_is_told_to_the_controller() -> None:
-    settings = TransactionSettings(lease_ms=5_000, execution_ms_max=60_000, writer="me")
+    settings = TransactionSettings(
+        lease_ms=5_000, execution_ms_max=60_000, writer="me", short=False
+    )
     async with bench() as b, b.client.writer(STREAM) as writer:
         async with writer.transaction(settings) as txn:
             begun = model_of(b, txn).begun

@@ -12,7 +12,7 @@ from kit.cancel_everywhere import Cancelling, everywhere
 from kit.client_bench import STREAM, Bench, bench, writer_settings
 
 SETTINGS = writer_settings(block_size_bytes=60, buffer_size_bytes=600)
-QUIET = TransactionSettings(auto_ping=False)
+QUIET = TransactionSettings(auto_ping=False, short=False)
 ALL = [b"%d" % number for number in range(20)]
 
 

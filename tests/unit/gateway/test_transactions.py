@@ -13,6 +13,7 @@ from anabranch.gateway.settings import Settings
 from kit.client_bench import STREAM, until
 from kit.fake_transactions import FakeTransactions
 from kit.gateway_bench import BINARY, EVENTS, NDJSON, GatewayBench, gateway, problem
+from kit.short_bench import groups
 
 TRANSACTIONS = "/v1/scopes/plant/streams/sensors/transactions"
 NOBODY = "0" * 32
@@ -351,3 +352,42 @@ async def test_a_sealed_stream_begins_no_transaction() -> None:
         unknown = await g.http.get(TRANSACTIONS, params={"state": "odd"})
     assert problem(answer, 409) == "stream-sealed"
     assert problem(unknown, 400) == "invalid-request"
+
+
+# --- in one request ---------------------------------------------------------------------------
+
+
+WHOLE = f"{EVENTS}?transaction=true"
+
+
+async def test_a_body_is_a_whole_transaction_and_is_stored_once() -> None:
+    async with gateway(None, 1) as g:
+        headers = {**NDJSON, "Idempotency-Key": "w1"}
+        for _ in range(2):
+            answer = await g.http.post(WHOLE, content=b'{"n":1}\n{"n":2}', headers=headers)
+            assert answer.json() == {"stream": STREAM, "events": 2}
+        plain = await g.http.post(EVENTS, content=b'{"n":1}\n{"n":2}', headers=headers)
+        assert problem(plain, 422) == "idempotency-mismatch"
+        assert len(groups(g.bench)) == 1
+        assert await g.bench.payloads() == [b'{"n":1}', b'{"n":2}']
+        wrong = await g.http.post(f"{EVENTS}?transaction=maybe", content=b"1", headers=NDJSON)
+        assert problem(wrong, 400) == "invalid-request"
+
+
+async def test_a_body_over_segments_that_are_not_together_is_a_long_transaction() -> None:
+    async with gateway(None, 4) as g:
+        lines = b"\n".join(b'{"k":"%d"}' % n for n in range(20))
+        answer = await g.http.post(f"{WHOLE}&key_field=k", content=lines, headers=NDJSON)
+        assert answer.status_code == 200
+        assert {each.state for each in model(g).known.values()} == {S.COMMITTED}
+        assert len(await g.bench.payloads()) == 20
+
+
+async def test_a_body_for_a_stream_that_is_sealed_is_refused_and_forgotten() -> None:
+    async with gateway(None, 1) as g:
+        headers = {**NDJSON, "Idempotency-Key": "w1"}
+        await g.http.post(WHOLE, content=b"1", headers=NDJSON)
+        g.bench.seal()
+        answer = await g.http.post(WHOLE, content=b"2", headers=headers)
+        assert problem(answer, 409) == "stream-sealed"
+        assert await g.bench.payloads() == [b"1"]

@@ -15,7 +15,7 @@ from anabranch.spark.options.read import Division
 from anabranch.spark.options.streams import Matching, Named
 from anabranch.spark.places.stores import StorePlace
 from kit.client_bench import STREAM, Bench, bench, writer_settings
-from kit.fake_segstore import FakeSegment
+from kit.fake_segment import FakeSegment
 from kit.fake_streams import FakeStream
 from kit.scaling import chain, merge, shift, split
 from kit.watermarks import mark_at, store_marks

@@ -22,7 +22,7 @@ from anabranch.cli.events import (
     StreamBatch,
 )
 from anabranch.cli.groups import Groups
-from anabranch.cli.sink import EventSink
+from anabranch.cli.sink import EventSink, WholeSink
 from anabranch.cli.tables import Tables
 from anabranch.cli.transactions import Transactions
 from anabranch.client import Client, EventReader, Table, WriterSettings
@@ -91,6 +91,16 @@ class Session:
         """`compress`: the codec of the blocks that the events become."""
         async with self._client.writer(stream, WriterSettings(compression=compress)) as writer:
             yield EventSink(writer)
+
+    @asynccontextmanager
+    async def transaction(
+        self, stream: str, compress: Compression | None = None
+    ) -> AsyncIterator[EventSink]:
+        """A sink whose events are one transaction: leaving it commits, or aborts on an error."""
+        settings = WriterSettings(compression=compress)
+        transactions = self._client.transactions(stream)
+        async with transactions.begin(writer_settings=settings) as transaction:
+            yield WholeSink(transaction)
 
     async def read(self, stream: str, request: ReadRequest) -> AsyncGenerator[EventBatch, None]:
         """Batches up to the end or the count; none if the count is below 1. To be closed by the

@@ -48,3 +48,10 @@ class EventSink:
     def has_failed(self) -> bool:
         """Whether it takes no more events."""
         return self._writer.failed
+
+
+class WholeSink(EventSink):
+    """Takes the events of a whole transaction, which are durable when it is left."""
+
+    async def flush(self) -> None:
+        """Return at once: before the commit nothing has to be durable."""

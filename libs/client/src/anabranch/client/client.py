@@ -10,6 +10,7 @@ that a program loads only the parts that it uses: administration alone needs no 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, overload
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
 
     from anabranch.client.one_segment.synchronizer import S, U
     from anabranch.client.reading.bounds import Start
+    from anabranch.client.transactions.committing import Committing
     from anabranch.client.transactions.pings import Pings
 
 T = TypeVar("T")
+
+COMMITTINGS_MAX = 256
+"""The streams for which a client remembers the pens of its short transactions."""
 
 
 class Client(KeyedData):
@@ -69,6 +74,8 @@ class Client(KeyedData):
         self._ids = ids
         self._tasks = asyncio.TaskGroup()
         self._pings: Pings | None = None
+        self._committings: OrderedDict[StreamRef, Committing] = OrderedDict()
+        """Of the streams that were used last, at most `COMMITTINGS_MAX`."""
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -152,13 +159,15 @@ class Client(KeyedData):
             async with client.writer("plant/sensors") as writer:
                 writer.write(b"21.5", key="boiler")
         """
+        ref = _ref(stream)
         return public.EventWriter(
-            _ref(stream),
+            ref,
             control=self._control,
             directory=self._directory,
             runtime=self._entered(),
             settings=settings or WriterSettings(),
             pings=self._entered_pings(),
+            committing=self._committing(ref),
             serializer=serializer,
         )
 
@@ -174,12 +183,11 @@ class Client(KeyedData):
         """
         from anabranch.client.transactions.begin import Openings
 
-        runtime = self._entered()
+        ref, runtime = _ref(stream), self._entered()
         time_writer_id = runtime.ids.new_id()
         return public.Transactions(
             Openings(
-                _ref(stream),
-                control=self._control,
+                self._committing(ref),
                 directory=self._directory,
                 runtime=runtime,
                 pings=self._entered_pings(),
@@ -358,6 +366,22 @@ class Client(KeyedData):
 
             self._pings = Pings(self._control, runtime)
         return self._pings
+
+    def _committing(self, stream: StreamRef) -> Committing:
+        found = self._committings.get(stream)
+        if found is None:
+            from anabranch.client.transactions.committing import Committing
+
+            found = self._committings[stream] = Committing(
+                stream,
+                control=self._control,
+                directory=self._directory,
+                runtime=self._entered(),
+            )
+        self._committings.move_to_end(stream)
+        if len(self._committings) > COMMITTINGS_MAX:
+            self._committings.popitem(last=False)
+        return found
 
 
 def _ref(stream: str | StreamRef) -> StreamRef:

@@ -130,7 +130,7 @@ class TransactionSettings:
 
     Invariants, or InvalidSetting: the lease is 1 s to 10 min, `execution_ms_max` is at most a day,
     and timeouts are positive. The transaction lives at most `execution_ms_max`, however often the
-    client pings.
+    client pings. Lease, duration, label and the first two timeouts apply once it is long.
     """
 
     lease_ms: int = LEASE_MS_DEFAULT
@@ -147,6 +147,10 @@ class TransactionSettings:
     """The time limit in seconds of a commit after its flush, until readers see the events."""
     abort_timeout_s: float = ABORT_TIMEOUT_S
     """The time limit in seconds to ask for an abort."""
+    short: bool = True
+    """Whether a transaction that is entered with `async with` keeps its events until the commit and
+    stores them by one request, if that is possible. False: it is begun at once, so that it has an
+    id which other processes can use."""
 
     def __post_init__(self) -> None:
         if not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:

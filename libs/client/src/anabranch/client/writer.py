@@ -7,7 +7,6 @@ thread-safe: use a writer from its event loop only. The first error that a retry
 the writer: every later call raises it, with the number of unacknowledged events.
 """
 
-from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings, WriterSettings
 from anabranch.client.transactions.begin import Beginning, Key, Openings, wanted
+from anabranch.client.transactions.committing import Committing
 from anabranch.client.transactions.pings import Pings
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory, writable_segments
 from anabranch.client.wire.followers import Followers
@@ -55,6 +55,7 @@ class EventWriter(LaneWriter[T]):
         runtime: Runtime,
         settings: WriterSettings,
         pings: Pings,
+        committing: Committing,
         serializer: Serializer[T] | None = None,
     ) -> None:
         super().__init__(
@@ -64,8 +65,7 @@ class EventWriter(LaneWriter[T]):
         self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
         self._times = TimeNotes(control, stream, self.writer_id, self._length_of)
         self._openings = Openings(
-            stream,
-            control=control,
+            committing,
             directory=directory,
             runtime=runtime,
             pings=pings,
@@ -81,6 +81,7 @@ class EventWriter(LaneWriter[T]):
         await self._directory.learn([segment.name for segment in segments.segments])
         self._runtime.open_parts.add(self)
         self._times.incarnation = segments.incarnation
+        self._openings.committing.layout.learn(segments)
         self._lanes.open(segments.segments)
         return self
 
@@ -124,12 +125,15 @@ class EventWriter(LaneWriter[T]):
         *,
         key: Key | None = None,
     ) -> Beginning[T]:
-        """Begin a transaction, whose events become visible together or never. Enter it, or await
-        it.
+        """A transaction, whose events become visible together or never. Enter it, or await it.
 
         Leaving the block normally commits and waits until readers see the events; leaving it by an
         exception aborts. The transaction uses the settings and the serializer of this writer. The
         writer's own events are not part of the transaction, and it need not have written any.
+
+        Awaiting begins it at once. A transaction that is entered keeps its events in the buffer
+        until the commit, which is one request if a group can hold them: then it never has an `id`.
+        Otherwise it is begun as soon as it must be.
 
         ::
 
@@ -140,7 +144,7 @@ class EventWriter(LaneWriter[T]):
         events.
         """
         what, own = wanted(key, parts=False), settings or TransactionSettings()
-        return Beginning(partial(self._openings.begin, what, own, self._settings, self._serializer))
+        return self._openings.entered(what, own, self._settings, self._serializer)
 
     # --- behind the scenes ----------------------------------------------------------------
 

@@ -63,7 +63,8 @@ class DayWriter:
             yield transaction
             await transaction.commit(wait=False)
         self.days.add(len(day.rows))
-        self._last = transaction
+        if transaction.state is not TransactionState.COMMITTED:
+            self._last = transaction
 
     async def finish(self) -> None:
         """Wait until all days can be read; commits are performed in the order of the requests."""

@@ -49,6 +49,11 @@ class _Errand:
     answered: "asyncio.Future[object]"
 
 
+def is_begun_later(value: object) -> bool:
+    """Whether it may be entered or awaited, as the caller likes: a `Beginning`."""
+    return hasattr(type(value), "__aenter__") and hasattr(type(value), "__await__")
+
+
 async def outcome_of(work: Awaitable[object]) -> Outcome:
     """The outcome of `work`; raises nothing, so that one failure does not end other tasks."""
     try:
@@ -82,7 +87,7 @@ class Call:
             trace = error.__traceback__
             self.settle(Outcome(error=error.with_traceback(trace and trace.tb_next)))
             return
-        if not inspect.isawaitable(result):
+        if not inspect.isawaitable(result) or is_begun_later(result):
             self.settle(Outcome(result))
             return
         self._task = tasks.create_task(outcome_of(result))

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from anabranch.client.blocking.background import Background, Stay
-from anabranch.client.blocking.calls import asked_of_thread
+from anabranch.client.blocking.calls import asked_of_thread, is_begun_later
 from anabranch.common.errors import Closed, InvalidRequest
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Blocking(Generic[T]):
     @property
     def asynchronous(self) -> T:
         """The object itself; it belongs to the loop's thread."""
-        return self._target.it
+        return self._begun()
 
     def with_timeout(self, timeout_s: float | None) -> Self:
         """The same object; each single wait raises TimedOut after `timeout_s`. None: no limit.
@@ -97,15 +97,25 @@ class Blocking(Generic[T]):
 
             writer.run(write)
         """
+        it = self._begun()
         if work is None:
-            return self._method(cast(Any, self._target.it).run)(**parameters)
-        return self._perform(partial(work, self._target.it))
+            return self._method(cast(Any, it).run)(**parameters)
+        return self._perform(partial(work, it))
 
     def __repr__(self) -> str:
         return f"<blocking {self._target.it}>"
 
     def __dir__(self) -> list[str]:
         return [name for name in dir(self._target.it) if not name.startswith("_")]
+
+    def _begun(self) -> T:
+        """The object. What is neither entered nor awaited is awaited: a transaction that is used
+        without a block is begun by its first use."""
+        target = self._target
+        if is_begun_later(target.it):
+            call = target.background.thread.new_call(partial(_awaited, target.it))
+            target.it = cast(T, target.background.thread.wait(call, self._timeout_s))
+        return target.it
 
     def _perform(self, work: Callable[[], object]) -> Any:
         target = self._target
@@ -119,7 +129,7 @@ class Blocking(Generic[T]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        it = self._target.it
+        it = self._begun()
         if isinstance(inspect.getattr_static(type(it), name, None), property | cached_property):
             return self._perform(partial(getattr, it, name))
         found = getattr(it, name)
@@ -177,6 +187,9 @@ class Blocking(Generic[T]):
         stay = Stay(cast(Any, target.it), thread.tasks)
         value = self._perform(stay.enter)
         target.stays.append(stay)
+        if is_begun_later(target.it) and isinstance(value, Blocking):
+            target.it = value.asynchronous
+            return self
         return value
 
     def __exit__(
@@ -199,6 +212,10 @@ def wrapped(value: object, background: Background, timeout_s: float | None) -> o
     if not background.kinds[kind]:
         return value
     return Blocking(Target(value, background), timeout_s)
+
+
+async def _awaited(it: Any) -> object:
+    return await it
 
 
 async def _next_of(iterator: Any) -> object:

@@ -88,6 +88,9 @@ class Transactions:
     ) -> Beginning[T]:
         """Begin a transaction: enter the result with `async with`, or await it.
 
+        Without key and parts, one that is entered is begun only if it must be: see
+        `EventWriter.transaction`.
+
         `key` is (application, version), as a tuple or TransactionKey: only one transaction of a
         version is ever committed, and versions are committed in order. If the version was committed
         before, the result is that transaction, which `is_done`. If an earlier attempt left one
@@ -103,11 +106,8 @@ class Transactions:
                 if not txn.is_done:
                     txn.write(b"21.5", key="boiler")
         """
-        openings, writer = self._openings, writer_settings or WriterSettings()
-        what = wanted(key, parts)
-        return Beginning(
-            partial(openings.begin, what, settings or TransactionSettings(), writer, serializer)
-        )
+        what, writer = wanted(key, parts), writer_settings or WriterSettings()
+        return self._openings.entered(what, settings or TransactionSettings(), writer, serializer)
 
     @overload
     def resume(
@@ -187,6 +187,8 @@ class Transactions:
             await transactions.commit(transaction_id, timeout_s=30)
         """
         deadline_s = self._calls.deadline(timeout_s)
+        unmerged = self._openings.committing.unmerged
+        before = unmerged.decided()
         noted_by = "" if timestamp_ms is None else writer_id or self._openings.noting()
         try:
             query = CommitTransaction(
@@ -203,7 +205,12 @@ class Transactions:
                 "digits, and its parts be not too many",
                 timestamp_ms=timestamp_ms,
             ) from error
-        info = await self._calls.commit(query, deadline_s)
+        state: TransactionState | None = None
+        try:
+            info = await self._calls.commit(query, deadline_s)
+            state = info.state
+        finally:
+            unmerged.returned(transaction_id, state, before)
         refuse_unless_committed(self._calls.stream, info)
         if not wait or info.state is TransactionState.COMMITTED:
             return info

@@ -10,32 +10,31 @@ commit names the valid parts.
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Generic, cast
 
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings, WriterSettings
-from anabranch.client.transactions.calls import (
-    COMMIT_WAIT_MS,
-    POLL_FIRST_S,
-    POLL_LONGEST_S,
-    TransactionCalls,
-)
+from anabranch.client.transactions.calls import COMMIT_WAIT_MS, POLL_FIRST_S, POLL_LONGEST_S
+from anabranch.client.transactions.committing import Committing
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.pings import Pings
+from anabranch.client.transactions.short import ShortTransaction
 from anabranch.client.transactions.transaction import DONE, Role, Transaction
 from anabranch.client.transactions.writer import Writing
-from anabranch.client.wire.control import ControlPlane, SegmentDirectory
+from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.writing.lane_writer import T
+from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.transactions import (
     BeginTransaction,
     TransactionBegun,
     TransactionKey,
 )
 from anabranch.common.errors import Busy, InvalidRequest, TransactionEnded
-from anabranch.common.model.names import StreamRef
 from anabranch.common.model.transaction import TransactionState
+from anabranch.common.wire.codec import require_zstd
 
 Key = TransactionKey | tuple[str, int]
 """An application and its version."""
@@ -68,15 +67,15 @@ class Openings:
 
     def __init__(
         self,
-        stream: StreamRef,
+        committing: Committing,
         *,
-        control: ControlPlane,
         directory: SegmentDirectory,
         runtime: Runtime,
         pings: Pings,
         noting: Callable[[], str],
     ) -> None:
-        self.calls = TransactionCalls(stream, control, runtime.clock, runtime.rng)
+        self.calls = committing.calls
+        self.committing = committing
         self._directory = directory
         self._runtime = runtime
         self._pings = pings
@@ -91,7 +90,51 @@ class Openings:
     ) -> Transaction[T]:
         """Begin a transaction and open it for writing. Raises as `Transactions.begin`."""
         begun = await self._begun(what, settings)
-        return await self._opened(begun, Role(settings, True, self.noting), writer, serializer)
+        return await self._opened(begun, self._role(settings), writer, serializer)
+
+    def entered(
+        self,
+        what: Wanted,
+        settings: TransactionSettings,
+        writer: WriterSettings,
+        serializer: Serializer[T] | None,
+    ) -> "Beginning[T]":
+        """What begins a transaction if it is awaited; if it is entered, only when it must."""
+        begin = partial(self.begin, what, settings, writer, serializer)
+        if not settings.short or what != Wanted():
+            return Beginning(begin)
+        return Beginning(begin, partial(self._keep, settings, writer, serializer))
+
+    async def _keep(
+        self,
+        settings: TransactionSettings,
+        writer: WriterSettings,
+        serializer: Serializer[T] | None,
+    ) -> Transaction[T]:
+        """A transaction that begins when it must. Raises as `Transactions.begin`, and CodecMissing,
+        as far as this is known already."""
+        if writer.compression is not None:
+            require_zstd()
+
+        async def begin() -> tuple[Fate, tuple[SegmentInStream, ...]]:
+            begun = await self._begun(Wanted(), settings)
+            return self._fate_of(begun, settings), begun.segments
+
+        return ShortTransaction(
+            self._role(settings),
+            Writing(self._directory, self._runtime, writer),
+            serializer,
+            committing=self.committing,
+            layout=await self.committing.layout.get(),
+            begin=begin,
+        )
+
+    def _role(self, settings: TransactionSettings, *, owns: bool = True) -> Role:
+        return Role(settings, owns, self.noting, self.committing.unmerged)
+
+    def _fate_of(self, begun: TransactionBegun, settings: TransactionSettings) -> Fate:
+        pings = self._pings if settings.auto_ping else None
+        return Fate(begun.transaction, self.calls, pings)
 
     async def resume(
         self,
@@ -102,7 +145,7 @@ class Openings:
     ) -> Transaction[T]:
         """Resume a transaction and open it for writing. Raises as `Transactions.resume`."""
         begun = await self.calls.resume(transaction)
-        return await self._opened(begun, Role(settings, False, self.noting), writer, serializer)
+        return await self._opened(begun, self._role(settings, owns=False), writer, serializer)
 
     async def _opened(
         self,
@@ -111,8 +154,7 @@ class Openings:
         writer: WriterSettings,
         serializer: Serializer[T] | None,
     ) -> Transaction[T]:
-        pings = self._pings if role.settings.auto_ping else None
-        fate = Fate(begun.transaction, self.calls, pings)
+        fate = self._fate_of(begun, role.settings)
         writing = Writing(self._directory, self._runtime, writer)
         transaction = Transaction(fate, role, writing, serializer)
         try:
@@ -170,23 +212,28 @@ class Openings:
 class Beginning(Generic[T]):
     """The result of `transaction`, `begin` and `resume`: await it for a Transaction, or enter it.
 
-    ``async with writer.transaction() as txn`` begins it and ends it with the block. Without a
-    block, the application commits or aborts::
+    ``async with writer.transaction() as txn`` ends the transaction with the block, and begins it
+    only if it must be long. Awaiting begins it at once, and the application commits or aborts::
 
         txn = await writer.transaction()
         txn.write(b"21.5", key="boiler")
         await txn.commit()
     """
 
-    def __init__(self, begin: Callable[[], Awaitable[Transaction[T]]]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Awaitable[Transaction[T]]],
+        keep: Callable[[], Awaitable[Transaction[T]]] | None = None,
+    ) -> None:
         self._begin = begin
+        self._keep = keep or begin
         self._begun: Transaction[T] | None = None
 
     def __await__(self) -> Generator[object, None, Transaction[T]]:
         return cast(Generator[object, None, Transaction[T]], self._begin().__await__())
 
     async def __aenter__(self) -> Transaction[T]:
-        self._begun = await self._begin()
+        self._begun = await self._keep()
         return await self._begun.__aenter__()
 
     async def __aexit__(

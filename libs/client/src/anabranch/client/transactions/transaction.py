@@ -21,6 +21,7 @@ from anabranch.client.settings import TransactionSettings
 from anabranch.client.transactions.calls import COMMIT_WAIT_MS
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.part import TransactionPart
+from anabranch.client.transactions.unmerged import Unmerged
 from anabranch.client.transactions.writer import TransactionWriter, Writing
 from anabranch.client.writing.lane_writer import T
 from anabranch.common.contracts.queries import SegmentInStream
@@ -48,11 +49,13 @@ DONE = (TransactionState.COMMITTING, TransactionState.COMMITTED)
 @dataclass(frozen=True, slots=True)
 class Role:
     """This process's part in the transaction. With `owns`, leaving its block decides the outcome;
-    `noting` returns the writer id, in hexadecimal digits, under which its commit notes a time."""
+    `noting` returns the writer id, in hexadecimal digits, under which its commit notes a time.
+    `unmerged` learns of its commit."""
 
     settings: TransactionSettings
     owns: bool
     noting: Callable[[], str]
+    unmerged: Unmerged
 
 
 class Transaction(TransactionWriter[T]):
@@ -85,7 +88,8 @@ class Transaction(TransactionWriter[T]):
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits, by which any process can resume it."""
+        """32 hexadecimal digits, by which any process can resume it; empty for one that was entered
+        and is not begun."""
         return self.transaction_id
 
     @property
@@ -248,7 +252,7 @@ class Transaction(TransactionWriter[T]):
         if (failure := self._fate.failure) is not None:
             raise failure
         durable = self._acknowledged(self._lanes.appenders)
-        refusal = _being_committed(self._fate.calls.stream, self.id)
+        refusal = being_committed(self._fate.calls.stream, self.id)
         self._failure = self._failure or refusal
         try:
             await durable
@@ -259,7 +263,7 @@ class Transaction(TransactionWriter[T]):
         await self._stop()
 
     async def _ask_to_commit(self, query: CommitTransaction, deadline_s: float) -> None:
-        fate = self._fate
+        fate, before = self._fate, self._role.unmerged.decided()
         self._commit_asked, fate.state = True, None
         try:
             fate.learn(await fate.calls.commit(query, deadline_s))
@@ -270,6 +274,8 @@ class Transaction(TransactionWriter[T]):
             self._commit_asked = False
             fate.learn_state(TransactionState.OPEN)
             raise
+        finally:
+            self._role.unmerged.returned(self.id, fate.state, before)
 
     async def wait(self, timeout_s: float | None = None) -> TransactionInfo:
         """Wait until any process has committed it. Returns it as COMMITTED, or as COMMITTING at the
@@ -383,7 +389,8 @@ def _write_to_a_part(stream: StreamRef, transaction_id: str) -> InvalidRequest:
     )
 
 
-def _being_committed(stream: StreamRef, transaction_id: str) -> TransactionEnded:
+def being_committed(stream: StreamRef, transaction_id: str) -> TransactionEnded:
+    """The error of writing after a commit was requested."""
     return TransactionEnded(
         "a commit of the transaction was already requested",
         stream=str(stream),

@@ -30,7 +30,7 @@ class Room:
     def release(self, size: int) -> None:
         """Return `size` bytes to the budget."""
         self.used -= size
-        if self._has_room():
+        if self.has_room:
             self.wake()
 
     async def wait(self, check: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ class Room:
 
         A writer that ends calls `wake`, so that `check` runs.
         """
-        while not self._has_room():
+        while not self.has_room:
             check()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -53,5 +53,7 @@ class Room:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _has_room(self) -> bool:
+    @property
+    def has_room(self) -> bool:
+        """Whether `wait` would return at once."""
         return self.used * 2 < self.limit and self.used + self._refused <= self.limit

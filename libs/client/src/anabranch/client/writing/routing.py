@@ -73,16 +73,22 @@ class SegmentRouter:
 
     def route(self, key: str) -> tuple[int, bytes]:
         """(route's index, the key as stored). Raises InvalidRequest for a key too long."""
-        if not isinstance(key, str):
-            raise InvalidRequest("a routing key must be text", type=type(key).__name__)
-        try:
-            encoded = key.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidRequest("a routing key is not valid Unicode text") from error
-        if len(encoded) > KEY_SIZE_BYTES_MAX:
-            raise InvalidRequest(
-                "a routing key is too long",
-                remedy=f"use at most {KEY_SIZE_BYTES_MAX} bytes of UTF-8",
-                size=len(encoded),
-            )
+        encoded = stored_key(key)
         return self.index_at(routing_position(key)), encoded
+
+
+def stored_key(key: str) -> bytes:
+    """The key as it is stored. Raises InvalidRequest for what is no text, or too long."""
+    if not isinstance(key, str):
+        raise InvalidRequest("a routing key must be text", type=type(key).__name__)
+    try:
+        encoded = key.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("a routing key is not valid Unicode text") from error
+    if len(encoded) > KEY_SIZE_BYTES_MAX:
+        raise InvalidRequest(
+            "a routing key is too long",
+            remedy=f"use at most {KEY_SIZE_BYTES_MAX} bytes of UTF-8",
+            size=len(encoded),
+        )
+    return encoded

@@ -1,7 +1,10 @@
 """Stores the events of requests through open writers."""
 
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any, TypeVar
 
+from anabranch.client import EventWriter, Transaction
 from anabranch.client.transactions.part import PartReport, TransactionPart
 from anabranch.common.errors import AnabranchError
 from anabranch.common.workflow.containment import naming_defects, tell_defect
@@ -9,6 +12,9 @@ from anabranch.gateway.bounds.changes import Change, Changes, Idempotency, Outco
 from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.events.destinations import Writer
 from anabranch.gateway.events.writers import OpenWriters
+
+T = TypeVar("T")
+Storing = Coroutine[Any, Any, Outcome[T]]
 
 EVENT_COST_BYTES = 64
 """The estimated overhead of an event beside its bytes."""
@@ -29,10 +35,18 @@ class Appends:
 
         Raises the writer's errors, and as `Changes.perform`.
         """
-        size_bytes = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
         store = partial(self._store, destination, body)
-        change = Change("events", "stream", destination, size_bytes, store)
-        return await self._changes.perform(change, idempotency)
+        return await self._changes.perform(_change(destination, body, store), idempotency)
+
+    async def transact(
+        self, stream: str, body: EventsBody, idempotency: Idempotency | None = None
+    ) -> None:
+        """Store all events as one transaction of the stream; return when it is committed.
+
+        Raises the errors of a transaction, and as `Changes.perform`.
+        """
+        store = partial(self._store_together, stream, body)
+        await self._changes.perform(_change(stream, body, store), idempotency)
 
     async def _store(self, destination: str, body: EventsBody) -> Outcome[PartReport | None]:
         begun = False
@@ -48,6 +62,27 @@ class Appends:
             tell_defect(error)
             return Outcome(error, begun)
         return Outcome(None, begun)
+
+    async def _store_together(self, stream: str, body: EventsBody) -> Outcome[None]:
+        transaction: Transaction[bytes | str] | None = None
+        try:
+            with naming_defects("storing events"):
+                async with self._writers.lease(stream) as writer:
+                    assert isinstance(writer, EventWriter)
+                    async with writer.transaction() as transaction:
+                        _write(transaction, body)
+        except AnabranchError as error:
+            tell_defect(error)
+            may_be_stored = transaction is not None and (
+                transaction.state is None or transaction.is_done
+            )
+            return Outcome(error, may_be_stored)
+        return Outcome(None, begun=True)
+
+
+def _change(place: str, body: EventsBody, store: Callable[[], Storing[T]]) -> Change[T]:
+    size_bytes = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
+    return Change("events", "stream", place, size_bytes, store)
 
 
 def _write(writer: Writer, body: EventsBody) -> None:

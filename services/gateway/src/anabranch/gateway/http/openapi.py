@@ -92,7 +92,7 @@ def _completed(document: Document) -> Document:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     paths = document["paths"]
-    paths[events.PATH] = {"post": _post_events(), "get": _get_events()}
+    paths[events.PATH] = {"post": _post_events_of_stream(), "get": _get_events()}
     paths[transaction_events.PATH] = {"post": _post_transaction_events()}
     paths[transaction_events.PART_PATH] = {"post": _post_transaction_events("part", "lengths")}
     paths[group_events.PATH] = {"get": _get_group_events()}
@@ -175,6 +175,13 @@ def _post_events() -> Document:
             }
         },
     }
+
+
+def _post_events_of_stream() -> Document:
+    """As `_post_events`, also as one transaction."""
+    described = _post_events()
+    described["parameters"].append(parameter("transaction", "query", {"type": "boolean"}))
+    return described
 
 
 def _post_transaction_events(*of_part: str) -> Document:

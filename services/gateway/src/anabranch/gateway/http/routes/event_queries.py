@@ -82,9 +82,18 @@ def record_encoding_of(query: QueryParams) -> Encoding:
 
 def wants_window(query: QueryParams) -> bool:
     """Whether the window of event time is requested. Raises InvalidRequest."""
-    text = query.get("time_window", "false")
+    return _is_true(query, "time_window")
+
+
+def wants_transaction(query: QueryParams) -> bool:
+    """Whether the events are one transaction. Raises InvalidRequest."""
+    return _is_true(query, "transaction")
+
+
+def _is_true(query: QueryParams, name: str) -> bool:
+    text = query.get(name, "false")
     if text not in ("true", "false"):
-        raise InvalidRequest("time_window is neither true nor false", name="time_window")
+        raise InvalidRequest(f"{name} is neither true nor false", name=name)
     return text == "true"
 
 

@@ -17,10 +17,12 @@ from starlette.routing import Route
 from anabranch.client import Event, TimeWindow
 from anabranch.client.transactions.part import PartReport
 from anabranch.common.errors import AnabranchError, EventsTruncated
+from anabranch.gateway.bounds.changes import Idempotency
 from anabranch.gateway.events.bodies import (
     BINARY,
     JSON,
     NDJSON,
+    EventsBody,
     Keys,
     binary_frames,
     parse_events,
@@ -36,6 +38,7 @@ from anabranch.gateway.http.routes.event_queries import (
     page_of,
     record_encoding_of,
     start_of,
+    wants_transaction,
     wants_window,
 )
 from anabranch.gateway.http.routes.parts import Parts, parts_of
@@ -61,9 +64,13 @@ async def events(request: Request) -> Response | EventStream:
 
 
 async def append_events(request: Request) -> Response:
-    """200 {events, stream} when all are durable; see `problem` for errors."""
+    """200 {events, stream} when all are durable; see `problem` for errors. With `transaction=true`
+    all are one transaction, which is committed."""
     stream = _stream(request)
-    count, _ = await append_to(stream, request)
+    if wants_transaction(request.query_params):
+        count = await transact(stream, request)
+    else:
+        count, _ = await append_to(stream, request)
     answer = {"stream": stream, "events": count}
     return Response(msgspec.json.encode(answer), media_type=JSON)
 
@@ -71,15 +78,29 @@ async def append_events(request: Request) -> Response:
 async def append_to(destination: str, request: Request) -> tuple[int, PartReport | None]:
     """Store a request's events; returns their number, and the report of a part's writer."""
     parts = parts_of(request)
-    media_type = media_type_of(request, JSON)
-    keys = Keys(optional_header(request, "routing-key"), request.query_params.get("key_field"))
-    payload = await request.body()
-    body = parse_events(payload, media_type, keys, parts.settings.body_events_max)
-    told = [media_type, keys.routing_key, keys.field]
-    idempotency = idempotency_of(request, told, payload)
+    body, idempotency = await _given(request)
     report = await parts.appends.append(destination, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
     return len(body.payloads), report
+
+
+async def transact(stream: str, request: Request) -> int:
+    """Store a request's events as one transaction; returns their number."""
+    parts = parts_of(request)
+    body, idempotency = await _given(request, "transaction")
+    await parts.appends.transact(stream, body, idempotency)
+    parts.metrics.events_in += len(body.payloads)
+    return len(body.payloads)
+
+
+async def _given(request: Request, *told: str) -> tuple[EventsBody, Idempotency | None]:
+    """The events of a request, and its idempotency; `told` are further values of the request."""
+    media_type = media_type_of(request, JSON)
+    keys = Keys(optional_header(request, "routing-key"), request.query_params.get("key_field"))
+    payload = await request.body()
+    body = parse_events(payload, media_type, keys, parts_of(request).settings.body_events_max)
+    values = [media_type, keys.routing_key, keys.field, *told]
+    return body, idempotency_of(request, values, payload)
 
 
 async def read_events(request: Request) -> Response | EventStream:
