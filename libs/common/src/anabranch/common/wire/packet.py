@@ -17,9 +17,9 @@ receiver closes the connection, because nothing after it can be trusted.
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from anabranch.common.errors import BadPacket
 from anabranch.common.storage.ports import Buffer
@@ -35,8 +35,7 @@ PACKET_SIZE_BYTES_MAX = 16 * 1024 * 1024 + 65536
 META_SIZE_BYTES_MAX = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(Struct, frozen=True, gc=False):
     """One packet with verified checksums; `meta` is the encoded message."""
 
     kind: int

@@ -1,8 +1,9 @@
 """Group commit: selects the frames that the next write takes from the waiting containers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from anabranch.segstore.ports import FrameContents, FrameSource
 
@@ -21,8 +22,7 @@ class HasSource(Protocol):
 V = TypeVar("V", bound=HasSource)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken(Generic[V]):
+class Taken(Struct, Generic[V], frozen=True):
     """A frame taken from a view's source."""
 
     view: V

@@ -24,6 +24,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from anabranch.common.errors import NoRoom
 from anabranch.common.storage.ports import Buffer, Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
@@ -51,8 +53,7 @@ files in use during a flush: with fewer, each flush would remove files and creat
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedWrite:
+class PlannedWrite(Struct, frozen=True):
     """One synced write."""
 
     file: DiskFile
@@ -60,8 +61,7 @@ class PlannedWrite:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFrames:
+class PlannedFrames(Struct, frozen=True):
     """Consecutive frames for the present file. `end` is the file's end after them."""
 
     write: PlannedWrite

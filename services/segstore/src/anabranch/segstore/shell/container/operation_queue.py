@@ -8,8 +8,9 @@ the container counts an operation there before `add`.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.domain.container.operations import (
@@ -33,8 +34,7 @@ class PendingOperation:
         self.size = sum(map(len, self.buffers))
 
 
-@dataclass(frozen=True, slots=True)
-class TakenFrame:
+class TakenFrame(Struct, frozen=True):
     """Operations that the journal writes as one frame; the first was queued at `queued_at_s`."""
 
     queued_at_s: float
