@@ -45,12 +45,16 @@ class LogAddress(Struct, frozen=True, gc=False):
 
 
 class FrameContents(Struct, frozen=True):
-    """`count` whole operations from `first_sequence` on, encoded, ready to be framed."""
+    """`count` whole operations from `first_sequence` on, encoded, ready to be framed.
+
+    `more`: further operations may wait behind them.
+    """
 
     first_sequence: int
     count: int
     payload: Sequence[Buffer]
     size: int
+    more: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,8 @@ class PacketParser:
 
     def feed(self, data: bytes | memoryview) -> Iterator[Packet]:
         """The packets that `data` completes. After BadPacket the parser is unusable."""
+        if not self._size and _is_one_packet(data):
+            return iter((_parse(data, 0, len(data)),))
         parts = self._parts
         parts.append(data if type(data) is bytes else bytes(data))
         self._size += len(data)
@@ -132,7 +134,16 @@ class PacketParser:
         return self._needed
 
 
-def _packet_size(view: memoryview, at: int) -> int:
+def _is_one_packet(data: bytes | memoryview) -> bool:
+    """Whether the bytes are exactly one packet, as they are if a sender awaits each reply."""
+    return (
+        type(data) is bytes
+        and len(data) >= HEADER_SIZE_BYTES
+        and _packet_size(data, 0) == len(data)
+    )
+
+
+def _packet_size(view: Buffer, at: int) -> int:
     (length,) = struct.unpack_from("<I", view, at)
     size: int = length + _LENGTH_SIZE_BYTES
     if not HEADER_SIZE_BYTES <= size <= PACKET_SIZE_BYTES_MAX:
@@ -140,7 +151,7 @@ def _packet_size(view: memoryview, at: int) -> int:
     return size
 
 
-def _parse(view: memoryview, at: int, size: int) -> Packet:
+def _parse(view: bytes | memoryview, at: int, size: int) -> Packet:
     _, kind, flags, meta_size, request_id, payload_crc, header_crc = HEADER.unpack_from(view, at)
     body_at = at + HEADER_SIZE_BYTES
     end = at + size

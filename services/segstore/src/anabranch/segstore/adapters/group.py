@@ -42,7 +42,8 @@ def gather(ready: dict[V, None]) -> list[Taken[V]]:
         contents = view.source.take_frame(min(FRAME_SIZE_BYTES_AIM, WRITE_SIZE_BYTES_AIM - size))
         if contents is None:
             continue
-        ready[view] = None
+        if contents.more:
+            ready[view] = None
         taken.append(Taken(view, contents))
         size += contents.size
     return taken

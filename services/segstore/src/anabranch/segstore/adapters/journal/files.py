@@ -210,13 +210,23 @@ class FileWriter:
         assert frames.write.offset == self._end.offset, "frames were planned twice"
         self._end = frames.end
 
+    @property
+    def wants_fill(self) -> bool:
+        """Whether `plan_fill` has a next step."""
+        filled = 0 if self._spare is None else self._spare.filled
+        return filled < self._fill_aim
+
+    @property
+    def _fill_aim(self) -> int:
+        return min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size)
+
     def plan_fill(self) -> PlannedWrite | None:
         """The next step of filling the spare, or None; call `filled` when it is durable.
 
         The spare is kept filled a little further than the present file is written, so that no
         commit waits for more than its own size.
         """
-        return self._fill_step(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
+        return self._fill_step(self._fill_aim)
 
     def filled(self, step: PlannedWrite) -> None:
         """Note that a step of filling is durable."""

@@ -92,7 +92,7 @@ class OperationQueue:
             payload += item.buffers
             size += item.size
         self._taken.append(TakenFrame(self._queued_at_s, items))
-        return FrameContents(items[0].sequence, len(items), payload, size)
+        return FrameContents(items[0].sequence, len(items), payload, size, bool(waiting))
 
     def frame_durable(self) -> TakenFrame:
         """Remove the oldest taken frame, because it is durable."""
