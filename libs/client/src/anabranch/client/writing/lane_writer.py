@@ -2,8 +2,8 @@
 
 An event goes to the segment that its key selects. Without a key, each batch draws a new segment.
 Writes made before the event loop turns again travel together, and so do writes made while a block
-is in flight. One writer id and numbered events make every event arrive exactly once, even over lost
-connections.
+is in flight. An `append` by itself is sent at once. One writer id and numbered events make every
+event arrive exactly once, even over lost connections.
 
 Order: events of one key are stored in the order of their `write` calls. When a segment takes no
 more events, the subclass decides how to continue: see `_appender_ended` in `writer` and in

@@ -32,6 +32,9 @@ from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, Frame
 from anabranch.segstore.domain.log.replay import FrameEntry
 from anabranch.segstore.ports import CommitWatch, LogAddress
 
+_TOLD = suppress(DiskFailed, Deposed)
+"""Around what may end the journal, which notifies the sources by itself."""
+
 
 class _Unwatched:
     """`CommitWatch` for journals that are not measured."""
@@ -120,7 +123,7 @@ class GroupCommit:
         self._scheduled = False
         if self._ownership.failure is not None or self._then is not None or self.no_room:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():  # `end` notifies the sources
+        with _TOLD, self._ownership.ending():
             taken, self._held = self._held, []
             if not taken:
                 taken = gather(self._ready)
@@ -160,7 +163,7 @@ class GroupCommit:
         filling, self._filling = self._filling, False
         if self._ownership.failure is not None:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():
+        with _TOLD, self._ownership.ending():
             if filling and isinstance(error, NoRoom):
                 self._writer.give_up_spare()
                 self._no_spare, then = error, _nothing
@@ -208,7 +211,7 @@ class GroupCommit:
             return
         if self.no_room or self._no_spare:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():
+        with _TOLD, self._ownership.ending():
             try:
                 step = self._writer.plan_fill()
             except NoRoom as error:
@@ -226,7 +229,7 @@ class GroupCommit:
         """Check whether there is room by now; does nothing if none was missing."""
         if self._ownership.failure is not None or not (self.no_room or self._no_spare):
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():
+        with _TOLD, self._ownership.ending():
             self._retire_free()
             self._look_for_room()
 
