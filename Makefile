@@ -155,6 +155,11 @@ bench-compare: setup
 		--new $(NEW) --pairs $(PAIRS) --effort $(EFFORT) \
 		--workloads $(if $(filter file,$(origin WORKLOADS)),$(COMPARED),$(WORKLOADS)) $(ARGS)
 
+## make append-costs  what one awaited append costs on client and store: time, system calls, objects
+.PHONY: append-costs
+append-costs: setup
+	$(BIN)/python -m bench.append_costs $(ARGS)
+
 ## make bench-table  the table of the last `make bench` as Markdown
 .PHONY: bench-table
 bench-table: setup

@@ -211,6 +211,7 @@ def _operations(workload: Workload) -> list[AppendOperation]:
         AppendOperation(
             number % workload.segments, 0, b"w" * 16, 1, workload.block_events, 0, 0,
             payloads[number % workload.segments][number // workload.segments % 8],
+            workload.block_events,
         )
         for number in range(count)
     ]  # fmt: skip

@@ -6,9 +6,10 @@ of damaged bytes right, so that what lies behind them is tried too.
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from anabranch.common.errors import (
     AnabranchError,

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
+from msgspec import structs
+
 from anabranch.common.tier2.state import Attributes, TieredExtent
 from anabranch.common.wire.messages import Appended, AppendOnce, ConditionalAppend, Request
 from anabranch.segstore.domain.container import evolve
@@ -136,7 +138,7 @@ def condition_on_the_applied_state() -> AbstractContextManager[object]:
             decision = decide_append(known, last, writer_id, request, payload, now_ms=0)
             length = (state.living(known.number) or known).length
             if not isinstance(decision, Duplicate):
-                decision = replace(decision, offset=length)
+                decision = structs.replace(decision, offset=length)
                 length += len(payload)
             last = request.first_event_number + request.count - 1
             return Answer(decision, Appended(session=0, last_event_number=last, length=length))

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
+from msgspec import structs
+
 from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import Request, UpdateTable
@@ -168,7 +170,10 @@ def _halves(operation: AppendOperation) -> Iterator[Operation]:
     for kept in (range(count // 2), range(count // 2, count)):
         data = kept_entries(payload, kept, ())
         change = change_of(parse_table_block(data, offset), offset, data)
-        yield replace(operation, offset=offset, payload=data, payload_crc=change.crc, change=change)
+        yield structs.replace(
+            operation, offset=offset, payload=data, payload_crc=change.crc, change=change,
+            event_count=len(kept),
+        )  # fmt: skip
         offset += len(data)
 
 
@@ -361,7 +366,9 @@ def copies_get_new_versions() -> AbstractContextManager[object]:
                 copies, client_id=block.client_id, request_number=1, time_ms=block.time_ms
             )
             new = change_of(parse_table_block(payload, change.offset), change.offset, payload)
-            decision = replace(answer.decision, payload=payload, payload_crc=new.crc, change=new)
+            decision = structs.replace(
+                answer.decision, payload=payload, payload_crc=new.crc, change=new
+            )
             return replace(answer, decision=decision)
         return answer
 

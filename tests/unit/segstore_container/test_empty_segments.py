@@ -19,7 +19,7 @@ NUMBER = 1
 """A segment's number is the sequence of the operation that created it."""
 NAME = "scope/stream/0.#epoch.0"
 CREATE = CreateOperation(NAME, Stamp(1, 2), 1000)
-APPEND = AppendOperation(NUMBER, 0, bytes(16), 1, 3, 1001, crc32c(b"abc"), b"abc")
+APPEND = AppendOperation(NUMBER, 0, bytes(16), 1, 3, 1001, crc32c(b"abc"), b"abc", 3)
 
 
 def after(*operations: Operation) -> Applied:

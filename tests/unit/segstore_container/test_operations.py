@@ -36,7 +36,7 @@ NAME = "scope/stream/0.#epoch.0"
 PAYLOAD = b"the payload"
 OPERATIONS: list[Operation] = [
     CreateOperation(NAME, Stamp(1, 2), 1000),
-    AppendOperation(7, 0, bytes(range(16)), 1, 3, 1001, crc32c(PAYLOAD), PAYLOAD),
+    AppendOperation(7, 0, bytes(range(16)), 1, 3, 1001, crc32c(PAYLOAD), PAYLOAD, 3),
     SealOperation(NAME, Stamp(1, 3), 1002),
     DeleteOperation(NAME, Stamp(2, 1), 1003),
 ]
@@ -68,7 +68,7 @@ OF_FORMAT_2: list[Operation] = [
     TruncateOperation(NAME, Stamp(1, 4), 1004, 4096),
     MergeOperation(NAME, Stamp(1, 5), 1005, 7, 11, SOURCES),
     AttributesOperation(NAME, Stamp(1, 6), 1006, b"c" * 16, 1, CHANGES),
-    AppendOperation(7, 51, bytes(range(16)), 4, 3, 1007, crc32c(PAYLOAD), PAYLOAD, CHANGES),
+    AppendOperation(7, 51, bytes(range(16)), 4, 3, 1007, crc32c(PAYLOAD), PAYLOAD, 3, CHANGES),
 ]
 
 

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from opentelemetry.metrics import Histogram
-
 from anabranch.common.runtime.clock import Clock, SystemClock
+from anabranch.common.runtime.histograms import Histogram
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
 from anabranch.controller.domain.transaction.ages import TransactionAges
 

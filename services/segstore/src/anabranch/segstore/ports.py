@@ -18,6 +18,8 @@ from collections.abc import (
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from msgspec import Struct
+
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.cluster import Abandonment, VoidLogs
 from anabranch.common.storage.ports import Buffer
@@ -34,8 +36,7 @@ from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.domain.storage.log_choice import LogsHere
 
 
-@dataclass(frozen=True, slots=True)
-class LogAddress:
+class LogAddress(Struct, frozen=True, gc=False):
     """The place of a frame: file, byte position of the frame's header, size of the payload."""
 
     file_id: int
@@ -43,14 +44,17 @@ class LogAddress:
     payload_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class FrameContents:
-    """`count` whole operations from `first_sequence` on, encoded, ready to be framed."""
+class FrameContents(Struct, frozen=True):
+    """`count` whole operations from `first_sequence` on, encoded, ready to be framed.
+
+    `more`: further operations may wait behind them.
+    """
 
     first_sequence: int
     count: int
     payload: Sequence[Buffer]
     size: int
+    more: bool = True
 
 
 @dataclass(frozen=True, slots=True)

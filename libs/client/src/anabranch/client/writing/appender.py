@@ -17,7 +17,7 @@ segment does not. The appender then ends, and the writer gives the rest of the o
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -83,6 +83,18 @@ class Waiter:
             self.acknowledged.set_result(None)
 
 
+def acknowledgement_of(
+    waiting: "Sequence[SegmentAppender]", done: asyncio.Future[None]
+) -> asyncio.Future[None]:
+    """`done`, which completes when all events that these appenders have now are acknowledged."""
+    if not waiting:
+        done.set_result(None)
+    waiter = Waiter(done, len(waiting))
+    for appender in waiting:
+        appender.add_waiter(appender.outbox.last_added, waiter)
+    return done
+
+
 @dataclass(slots=True)
 class _Session:
     connection: SegmentStoreConnection
@@ -128,6 +140,7 @@ class SegmentAppender:
         self._clock = clock
         self._backoff = backoff
         self._events = events
+        self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()
         self._session: _Session | None = None
         self._progress_at_s = 0.0
@@ -337,12 +350,15 @@ class SegmentAppender:
         match reply:
             case Appended(last_event_number=last, length=length):
                 try:
-                    self._acknowledged(last, self.outbox.acknowledge(last))
+                    woken = self._acknowledged(last, self.outbox.acknowledge(last))
                 except AnabranchError as error:
                     self._end(session, error)
                     return
                 self.length = length
-                self.pump()
+                if self.outbox.unacknowledged and woken:
+                    self._loop.call_soon(self.pump)  # the woken callers' next events travel along
+                elif self.outbox.unacknowledged:
+                    self.pump()
                 self._in_flight.wake()
             case Failed():
                 refusal = error_of(reply)
@@ -361,10 +377,13 @@ class SegmentAppender:
             session.ended = error
         session.news.set()
 
-    def _acknowledged(self, last: int, released: int) -> None:
+    def _acknowledged(self, last: int, released: int) -> bool:
+        """Returns whether that woke a caller."""
         if released:
             self._progress_at_s = self._clock.monotonic()
             self._backoff.progress()
             self._events.released(released)
+        waiting = len(self._waiters)
         while self._waiters and self._waiters[0][0] <= last:
             self._waiters.popleft()[1].arrived()
+        return len(self._waiters) < waiting

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from anabranch.common.wire.block import (
     FLAG_LARGE,
     HEADER_SIZE_BYTES,
@@ -36,8 +38,7 @@ def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
     return sum(map(len, events)) + stored + EVENT_OVERHEAD_BYTES * len(events)
 
 
-@dataclass(frozen=True, slots=True)
-class Numbering:
+class Numbering(Struct, frozen=True, gc=False):
     """A block's writer and number, and the time of its sending."""
 
     writer_id: bytes

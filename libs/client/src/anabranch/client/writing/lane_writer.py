@@ -2,8 +2,8 @@
 
 An event goes to the segment that its key selects. Without a key, each batch draws a new segment.
 Writes made before the event loop turns again travel together, and so do writes made while a block
-is in flight. One writer id and numbered events make every event arrive exactly once, even over lost
-connections.
+is in flight. An `append` by itself is sent at once. One writer id and numbered events make every
+event arrive exactly once, even over lost connections.
 
 Order: events of one key are stored in the order of their `write` calls. When a segment takes no
 more events, the subclass decides how to continue: see `_appender_ended` in `writer` and in
@@ -26,7 +26,7 @@ from anabranch.client.settings import BackoffSettings, WriterSettings
 from anabranch.client.tracing import joining
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.wire.segment_calls import SegmentCalls
-from anabranch.client.writing.appender import AppenderEvents, SegmentAppender, Waiter
+from anabranch.client.writing.appender import AppenderEvents, SegmentAppender, acknowledgement_of
 from anabranch.client.writing.arrow_columns import ARROW_SIZE_BYTES_MIN, arrow_events
 from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, LargeEvent
 from anabranch.client.writing.columns import (
@@ -91,6 +91,7 @@ class LaneWriter(Generic[T]):
         self._placing = Placing(self._lanes, runtime.rng, runtime.tracer)
         self._last_written: Outbox | tuple[Outbox, ...] = ()
         self._pump_scheduled = False
+        self._awaited = 0
         self._in_flight = InFlight(settings.in_flight_bytes_max)
         self._failure: AnabranchError | None = None
         self._ended = False
@@ -283,15 +284,8 @@ class LaneWriter(Generic[T]):
             return
         self._refuse_unless_room_for(cost, largest)
         block_size = self._settings.block_size_bytes
-        if content.keys is None:
-            reached = self._placing.add_arrow(content, None, block_size)
-        else:
-            divided = dict(content.divide(self._route, self._placing.choose_keyless))
-            for outbox, share in divided.items():
-                self._placing.add_arrow(share, outbox, block_size)
-            reached = tuple(divided)
+        self._last_written = self._placing.add_arrow(content, self._route, block_size)
         self._room.used += cost
-        self._last_written = reached
         self._schedule_pump()
 
     def _refuse_unless_room_for(self, cost: int, largest: int) -> None:
@@ -366,12 +360,7 @@ class LaneWriter(Generic[T]):
         waiting = [appender for appender in appenders if appender.outbox.unacknowledged]
         if waiting:
             self._raise_failure()
-        waiter = Waiter(self._loop.create_future(), len(waiting))
-        if not waiting:
-            waiter.acknowledged.set_result(None)
-        for appender in waiting:
-            appender.add_waiter(appender.outbox.last_added, waiter)
-        return waiter.acknowledged
+        return acknowledgement_of(waiting, self._loop.create_future())
 
     async def append(
         self, event: T, key: str | None = None, timestamp_ms: int | None = None
@@ -383,12 +372,17 @@ class LaneWriter(Generic[T]):
             await writer.append(b"21.5", key="boiler")
         """
         while True:
+            busy = self._awaited or self._pump_scheduled or self._in_flight.used
             try:
-                self.write(event, key, timestamp_ms)
+                (self.write if busy else self._write_at_once)(event, key, timestamp_ms)
                 break
             except BufferFull:
                 await self.drain()
-        await self.acknowledgement()
+        self._awaited += 1
+        try:
+            await self.acknowledgement()
+        finally:
+            self._awaited -= 1
 
     async def _length_of(self, segment: str) -> int:
         clock, backoff = self._runtime.clock, self._new_backoff()
@@ -413,13 +407,17 @@ class LaneWriter(Generic[T]):
 
             lost = writer.unacknowledged()
         """
-        return {
-            appender.segment: list(appender.outbox.unacknowledged_events())
-            for appender in self._lanes.appenders
-            if appender.outbox.unacknowledged
-        }
+        return self._lanes.unacknowledged()
 
     # --- behind the scenes ----------------------------------------------------------------
+
+    def _write_at_once(self, event: T, key: str | None, timestamp_ms: int | None) -> None:
+        """As `write`, but send the event in this turn: no other one would travel with it."""
+        self._pump_scheduled = True
+        try:
+            self.write(event, key, timestamp_ms)
+        finally:
+            self._pump()
 
     def _schedule_pump(self) -> None:
         if not self._pump_scheduled:

@@ -26,6 +26,7 @@ class Lanes:
     def __init__(self, start: Callable[[str], SegmentAppender]) -> None:
         self._start = start
         self._by_segment: dict[str, SegmentAppender] = {}
+        self._by_outbox: dict[Outbox, SegmentAppender] = {}
         self._routes: tuple[Route, ...] = ()
         self._router: SegmentRouter | None = None
         self.outboxes: list[Outbox] = []
@@ -40,6 +41,14 @@ class Lanes:
         """All appenders that may still have events to send."""
         return list(self._by_segment.values())
 
+    def unacknowledged(self) -> dict[str, list[bytes]]:
+        """Segment → its unacknowledged payloads, in write order."""
+        return {
+            appender.segment: list(appender.outbox.unacknowledged_events())
+            for appender in self.appenders
+            if appender.outbox.unacknowledged
+        }
+
     def open(self, segments: Sequence[SegmentInStream]) -> None:
         """Let each segment take its keys; the segments are sorted and cover all keys."""
         self._route_by(routes_to(segments))
@@ -53,9 +62,8 @@ class Lanes:
 
     def appenders_with(self, outboxes: Iterable[Outbox]) -> list[SegmentAppender]:
         """The appenders of these outboxes; all, if one of them was replaced."""
-        by_outbox = {appender.outbox: appender for appender in self._by_segment.values()}
         try:
-            return [by_outbox[outbox] for outbox in outboxes]
+            return [self._by_outbox[outbox] for outbox in outboxes]
         except KeyError:
             return self.appenders
 
@@ -90,4 +98,5 @@ class Lanes:
             if route.segment not in self._by_segment:
                 self._by_segment[route.segment] = self._start(route.segment)
         self._routes, self._router = routes, SegmentRouter(routes)
+        self._by_outbox = {found.outbox: found for found in self._by_segment.values()}
         self.outboxes = [self._by_segment[route.segment].outbox for route in routes]

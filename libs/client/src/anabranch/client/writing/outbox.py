@@ -13,8 +13,9 @@ takes no more, `take_all` gives the rest to the outboxes of its successors.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from anabranch.client.writing.batches import AnyBatch, Batch, LargeEvent, Numbering, cost_of
 from anabranch.client.writing.pacing import BlockSizing, InFlight
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from anabranch.client.block_spans import BlockSpans
 
 
-@dataclass(frozen=True, slots=True)
-class SentBlock:
+class SentBlock(Struct, frozen=True):
     """A block that is, or will be, on its way; `cost` and `spans` as in `Batch`.
 
     `reserved`: its share of `InFlight`. `large`: the event that its reference stands for.

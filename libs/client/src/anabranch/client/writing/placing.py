@@ -5,7 +5,7 @@ another one. The writer has checked before that the buffer has room.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -84,10 +84,17 @@ class Placing:
         batch.events.extend(columns.events[start:end])
 
     def add_arrow(
-        self, content: ArrowEvents, chosen: Outbox | None, block_size: int
+        self, content: ArrowEvents, route: Callable[[str], tuple[Outbox, bytes]], block_size: int
     ) -> tuple[Outbox, ...]:
-        """Like `add`, but in blocks of their own."""
-        return tuple(dict.fromkeys(self._add_arrow(content, chosen, block_size)))
+        """Add the rows, in blocks of their own, to the segments of their keys. Returns the outboxes
+        that received some."""
+        if content.keys is None:
+            return tuple(dict.fromkeys(self._add_arrow(content, None, block_size)))
+        divided = dict(content.divide(route, self.choose_keyless))
+        for outbox, share in divided.items():
+            for _ in self._add_arrow(share, outbox, block_size):
+                pass
+        return tuple(divided)
 
     def _add_arrow(
         self, content: ArrowEvents, chosen: Outbox | None, block_size: int

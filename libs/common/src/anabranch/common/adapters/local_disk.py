@@ -200,8 +200,8 @@ class LocalDisk:
 
     def _at(self, path: str) -> str:
         """The path as text, not a `Path`, because the journal checks its fence after every sync."""
-        assert ".." not in path.split("/"), path
-        assert not path.startswith("/"), path
+        assert "/../" not in f"/{path}/", path
+        assert path[:1] != "/", path
         return f"{self._root}/{path}"
 
     def create(self, path: str, size: int = 0) -> LocalFile:

@@ -1,8 +1,8 @@
 """Metrics: one definition of each, for Prometheus and for OTLP.
 
 Counters and gauges are read on demand: their callbacks return plain integers that the code keeps
-anyway, so counting costs an addition. Only histograms record each value, which takes some
-microseconds: once per request or group commit, never per event. Labels have few values, such as
+anyway, so counting costs an addition. Histograms record each value, once per request or group
+commit, never per event. Labels have few values, such as
 kinds, codes and routes, at most the containers of a store, and never the name of a stream or
 segment.
 """
@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpHistogram, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from anabranch.common.runtime.histograms import SECONDS_BOUNDS, Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of Prometheus' text format."""
-
-SECONDS_BOUNDS = (
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
-    10, 30,
-)  # fmt: skip
 
 Kind = Literal["counter", "gauge", "histogram"]
 Unit = Literal["", "bytes", "seconds"]
@@ -41,12 +38,21 @@ class Definition:
 
 
 class Metrics:
-    """The metrics of one process. Without a `meter` they are defined, but never read."""
+    """The metrics of one process. Without a `meter` they are defined, but never read.
 
-    def __init__(self, meter: Meter | None, exposition: Callable[[], bytes]) -> None:
+    `histograms`: the list that the exporters read, and that each new histogram joins.
+    """
+
+    def __init__(
+        self,
+        meter: Meter | None,
+        exposition: Callable[[], bytes],
+        histograms: list[Histogram] | None = None,
+    ) -> None:
         self._meter = meter
         self._exposition = exposition
         self._definitions: dict[str, Definition] = {}
+        self._histograms = [] if histograms is None else histograms
 
     @property
     def definitions(self) -> Sequence[Definition]:
@@ -89,13 +95,13 @@ class Metrics:
         labels: tuple[str, ...] = (),
         bounds: Sequence[float] = SECONDS_BOUNDS,
     ) -> Histogram:
-        """Define a histogram. The caller records each value, in the unit of the name."""
-        found = self._define(name, "histogram", about, labels)
-        if self._meter is None:
-            return NoOpHistogram(name)
-        return self._meter.create_histogram(
-            name, _UNIT_CODES[found.unit], about, explicit_bucket_boundaries_advisory=bounds
-        )
+        """Define a histogram of durations, whose name ends in ``_seconds``. The caller records each
+        value."""
+        assert name.endswith("_seconds")
+        self._define(name, "histogram", about, labels)
+        made = Histogram(name, about, labels, bounds)
+        self._histograms.append(made)
+        return made
 
     def _define(self, name: str, kind: Kind, about: str, labels: tuple[str, ...]) -> Definition:
         assert name not in self._definitions, f"{name} is defined twice"

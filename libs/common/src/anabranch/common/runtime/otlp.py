@@ -10,17 +10,25 @@ from collections.abc import Sequence
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    HistogramDataPoint,
+    Metric,
     MetricExportResult,
     MetricReader,
     MetricsData,
     PeriodicExportingMetricReader,
+    ResourceMetrics,
+    ScopeMetrics,
 )
+from opentelemetry.sdk.metrics.export import Histogram as ExportedHistogram
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Tracer
 
+from anabranch.common.runtime.clock import SystemClock
+from anabranch.common.runtime.histograms import Histogram
 from anabranch.common.runtime.logger import get_logger
 
 ATTEMPT_S_MAX = 3.0
@@ -35,6 +43,8 @@ _NOISY = (
     "opentelemetry.sdk._shared_internal",
     "opentelemetry.sdk.metrics._internal.export",
 )
+
+_CLOCK = SystemClock()
 
 _log = get_logger(__name__)
 
@@ -82,16 +92,66 @@ class _Spans(OTLPSpanExporter):
 
 
 class _Metrics(OTLPMetricExporter):
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, histograms: Sequence[Histogram]) -> None:
         super().__init__(f"{endpoint}/v1/metrics", timeout=ATTEMPT_S_MAX)
         self._outage = Outage(endpoint, "metrics")
+        self._histograms = histograms
+        self._begun_ns = _CLOCK.now_ns()
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **options: object
     ) -> MetricExportResult:
-        result = super().export(metrics_data, timeout_millis, **options)
+        found = exported_histograms(self._histograms, self._begun_ns, _CLOCK.now_ns())
+        told = with_more(metrics_data, found)
+        result = super().export(told, timeout_millis, **options)
         self._outage.note(result is MetricExportResult.SUCCESS)
         return result
+
+
+def with_more(data: MetricsData, found: Sequence[Metric]) -> MetricsData:
+    """The data with more metrics of the one meter of a service. The exporter sends each resource,
+    and each scope in it, once. Without metrics of the meter there are no more either."""
+    if not data.resource_metrics:
+        return data
+    first, *others = data.resource_metrics
+    scope, *scopes = first.scope_metrics
+    grown = ScopeMetrics(scope.scope, [*scope.metrics, *found], scope.schema_url)
+    return MetricsData(
+        [
+            ResourceMetrics(first.resource, [grown, *scopes], first.schema_url),
+            *others,
+        ]
+    )
+
+
+def exported_histograms(
+    histograms: Sequence[Histogram], begun_ns: int, now_ns: int
+) -> list[Metric]:
+    """The histograms that have values, in OpenTelemetry's terms; times in Unix nanoseconds."""
+    return [
+        Metric(
+            one.name,
+            one.about,
+            "s",
+            ExportedHistogram(
+                [_point(one, given, begun_ns, now_ns) for given in list(one.tallies)],
+                AggregationTemporality.CUMULATIVE,
+            ),
+        )
+        for one in histograms
+        if one.tallies
+    ]
+
+
+def _point(
+    histogram: Histogram, given: tuple[str, ...], begun_ns: int, now_ns: int
+) -> HistogramDataPoint:
+    tally = histogram.tallies[given]
+    counts = list(tally.counts)
+    return HistogramDataPoint(
+        dict(zip(histogram.labels, given, strict=True)), begun_ns, now_ns, sum(counts), tally.sum,
+        counts, histogram.bounds, tally.least, tally.most,
+    )  # fmt: skip
 
 
 class Collector:
@@ -117,10 +177,10 @@ class Collector:
     def tracer(self) -> Tracer:
         return self._provider.get_tracer("anabranch")
 
-    def metric_reader(self) -> MetricReader:
-        """A reader that exports the metrics periodically."""
+    def metric_reader(self, histograms: Sequence[Histogram]) -> MetricReader:
+        """A reader that exports the metrics periodically, and the histograms with them."""
         return PeriodicExportingMetricReader(
-            _Metrics(self._endpoint),
+            _Metrics(self._endpoint, histograms),
             export_interval_millis=METRICS_EVERY_S * 1000,
             export_timeout_millis=ATTEMPT_S_MAX * 1000,
         )

@@ -10,8 +10,9 @@ Nothing here is global: `run_service` opens the telemetry, passes it to the serv
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -20,7 +21,11 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector as PrometheusCollector
+from prometheus_client.utils import floatToGoString
 
+from anabranch.common.runtime.histograms import Histogram
 from anabranch.common.runtime.metrics import Metrics, silent_metrics
 from anabranch.common.runtime.settings import TelemetryTarget
 
@@ -66,15 +71,37 @@ def open_telemetry(service: str, target: TelemetryTarget, instance: str) -> Tele
         }
     )
     collector = _collector(target, resource) if target.otlp_endpoint else None
+    histograms: list[Histogram] = []
     registry = CollectorRegistry()
+    registry.register(_ShownHistograms(histograms))
     readers: list[MetricReader] = [PrometheusMetricReader(False, "", False, registry=registry)]
     if collector is not None:
-        readers.append(collector.metric_reader())
+        readers.append(collector.metric_reader(histograms))
     provider = MeterProvider(readers, resource, AlwaysOffExemplarFilter(), shutdown_on_exit=False)
-    metrics = Metrics(provider.get_meter("anabranch"), lambda: generate_latest(registry))
+    meter = provider.get_meter("anabranch")
+    metrics = Metrics(meter, lambda: generate_latest(registry), histograms)
     if collector is None:
         return Telemetry(metrics)
     return Telemetry(metrics, collector.tracer, (collector.shutdown, provider.shutdown))
+
+
+class _ShownHistograms(PrometheusCollector):
+    """Histograms with values, in Prometheus' terms."""
+
+    def __init__(self, histograms: Sequence[Histogram]) -> None:
+        self._histograms = histograms
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """See `prometheus_client.registry.Collector`."""
+        for one in self._histograms:
+            if not one.tallies:
+                continue
+            family = HistogramMetricFamily(one.name, one.about, labels=one.labels)
+            bounds = [*map(floatToGoString, one.bounds), "+Inf"]
+            for given, tally in list(one.tallies.items()):
+                counts = list(accumulate(tally.counts))
+                family.add_metric(given, list(zip(bounds, counts, strict=True)), tally.sum)
+            yield family
 
 
 def _collector(target: TelemetryTarget, resource: Resource) -> "Collector":

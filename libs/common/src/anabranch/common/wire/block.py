@@ -30,10 +30,11 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from crc32c import crc32c
+from msgspec import Struct, structs
 
 from anabranch.common.errors import CorruptBlock, FormatTooNew
 from anabranch.common.wire.codec import (
@@ -76,8 +77,7 @@ LARGE_REFERENCE = struct.Struct("<QQQI")
 LARGE_REFERENCE_SIZE_BYTES = LARGE_REFERENCE.size
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
+class BlockHeader(Struct, frozen=True, gc=False):
     """A block's fixed header. Sizes in bytes; `size` is the whole block as it is stored."""
 
     flags: int
@@ -303,7 +303,7 @@ class Block:
         self._body = b"".join((length, body[4 : header.columns_size], event, body[keys_at:]))
         self._offsets = [header.columns_size, header.columns_size + len(event)]
         flags = header.flags & ~FLAG_LARGE
-        self.header = replace(header, flags=flags, payloads_size=len(event))
+        self.header = structs.replace(header, flags=flags, payloads_size=len(event))
 
     def keys(self) -> list[bytes | None]:
         """The routing keys; None for an event without a key. Raises CorruptBlock."""

@@ -3,10 +3,10 @@
 import struct
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from anabranch.common.errors import EventTooLarge, InvalidRequest
 from anabranch.common.wire.block import (
@@ -68,8 +68,7 @@ def encode_block(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BlockColumns:
+class BlockColumns(Struct, frozen=True):
     """The columns of a block in their stored form; `payloads` in any number of pieces.
 
     Without keys, `key_lengths` is empty; without timestamps, `timestamps` is. The caller has

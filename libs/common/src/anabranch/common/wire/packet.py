@@ -17,9 +17,9 @@ receiver closes the connection, because nothing after it can be trusted.
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from anabranch.common.errors import BadPacket
 from anabranch.common.storage.ports import Buffer
@@ -36,8 +36,7 @@ PACKET_SIZE_BYTES_MAX = 16 * 1024 * 1024 + 65536
 META_SIZE_BYTES_MAX = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(Struct, frozen=True, gc=False):
     """One packet with verified checksums; `meta` is the encoded message."""
 
     kind: int
@@ -94,6 +93,8 @@ class PacketParser:
 
     def feed(self, data: bytes | memoryview) -> Iterator[Packet]:
         """The packets that `data` completes. After BadPacket the parser is unusable."""
+        if not self._size and _is_one_packet(data):
+            return iter((_parse(data, 0, len(data)),))
         parts = self._parts
         parts.append(data if type(data) is bytes else bytes(data))
         self._size += len(data)
@@ -146,7 +147,16 @@ class PacketParser:
         return self._needed
 
 
-def _packet_size(view: memoryview, at: int) -> int:
+def _is_one_packet(data: bytes | memoryview) -> bool:
+    """Whether the bytes are exactly one packet, as they are if a sender awaits each reply."""
+    return (
+        type(data) is bytes
+        and len(data) >= HEADER_SIZE_BYTES
+        and _packet_size(data, 0) == len(data)
+    )
+
+
+def _packet_size(view: Buffer, at: int) -> int:
     (length,) = struct.unpack_from("<I", view, at)
     size: int = length + _LENGTH_SIZE_BYTES
     if not HEADER_SIZE_BYTES <= size <= PACKET_SIZE_BYTES_MAX:
@@ -163,7 +173,7 @@ def _message_end(data: bytes | memoryview) -> int:
     return end
 
 
-def _parse(view: memoryview, at: int, size: int, further: Sequence[Buffer] = ()) -> Packet:
+def _parse(view: bytes | memoryview, at: int, size: int, further: Sequence[Buffer] = ()) -> Packet:
     """The packet at `at`; `further` buffers hold what is not in `view` of its payload."""
     _, kind, flags, meta_size, request_id, payload_crc, header_crc = HEADER.unpack_from(view, at)
     body_at = at + HEADER_SIZE_BYTES

@@ -66,16 +66,23 @@ class Contained:
     again_s: float
 
 
-@contextmanager
-def naming_defects(what: str, *expected: type[Exception]) -> Iterator[None]:
+class naming_defects:  # noqa: N801 - a context manager, and no generator: each commit enters two
     """Raise unexpected exceptions as `Defect`; the project's errors and `expected` pass."""
-    passing: tuple[type[Exception], ...] = (AnabranchError, *expected)
-    try:
-        yield
-    except passing:
-        raise
-    except Exception as error:
-        raise as_defect(what, error) from error
+
+    __slots__ = ("_expected", "_what")
+
+    def __init__(self, what: str, *expected: type[Exception]) -> None:
+        self._what = what
+        self._expected = expected
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        if not isinstance(error, (AnabranchError, *self._expected)):
+            raise as_defect(self._what, error) from error
 
 
 def as_defect(what: str, error: BaseException) -> Defect:

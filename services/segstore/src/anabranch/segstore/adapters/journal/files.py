@@ -24,6 +24,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from anabranch.common.errors import NoRoom
 from anabranch.common.storage.ports import Buffer, Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
@@ -51,8 +53,7 @@ files in use during a flush: with fewer, each flush would remove files and creat
 _ZEROS = memoryview(bytes(4 * 1024 * 1024))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedWrite:
+class PlannedWrite(Struct, frozen=True):
     """One synced write."""
 
     file: DiskFile
@@ -60,8 +61,7 @@ class PlannedWrite:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFrames:
+class PlannedFrames(Struct, frozen=True):
     """Consecutive frames for the present file. `end` is the file's end after them."""
 
     write: PlannedWrite
@@ -210,13 +210,23 @@ class FileWriter:
         assert frames.write.offset == self._end.offset, "frames were planned twice"
         self._end = frames.end
 
+    @property
+    def wants_fill(self) -> bool:
+        """Whether `plan_fill` has a next step."""
+        filled = 0 if self._spare is None else self._spare.filled
+        return filled < self._fill_aim
+
+    @property
+    def _fill_aim(self) -> int:
+        return min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size)
+
     def plan_fill(self) -> PlannedWrite | None:
         """The next step of filling the spare, or None; call `filled` when it is durable.
 
         The spare is kept filled a little further than the present file is written, so that no
         commit waits for more than its own size.
         """
-        return self._fill_step(min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size))
+        return self._fill_step(self._fill_aim)
 
     def filled(self, step: PlannedWrite) -> None:
         """Note that a step of filling is durable."""

@@ -4,6 +4,9 @@ A commit gathers frames, writes them with one sync, checks the fence, and notifi
 this order. The first `ready()` schedules it, and it repeats while frames wait; there is no timer.
 Frames that arrive while a write is outstanding form the next one.
 
+*Small frames first.* Where a write is cheap, containers with little to write go before those with
+much, which are held and form the next write by themselves: see `group.small_first`.
+
 *No room.* Frames that do not fit into the present file wait for the next file. If it cannot be
 created, because the disk is full or no file descriptor is left, `no_room` holds the error, and
 `try_again` is called from time to time. Nothing was written then, so no outcome is unknown: the
@@ -19,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from anabranch.common.errors import AnabranchError, Deposed, DiskFailed, NoRoom
-from anabranch.segstore.adapters.group import Schedule, Taken, gather
+from anabranch.segstore.adapters.group import Schedule, Taken, gather, small_first
 from anabranch.segstore.adapters.journal.commits import CommitWriter
 from anabranch.segstore.adapters.journal.files import FileWriter, PlannedFrames, PlannedWrite
 from anabranch.segstore.adapters.journal.live import LiveFiles
@@ -28,6 +31,9 @@ from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.formats import FRAME_HEADER_SIZE_BYTES, FrameContent
 from anabranch.segstore.domain.log.replay import FrameEntry
 from anabranch.segstore.ports import CommitWatch, LogAddress
+
+_TOLD = suppress(DiskFailed, Deposed)
+"""Around what may end the journal, which notifies the sources by itself."""
 
 
 class _Unwatched:
@@ -69,7 +75,8 @@ class GroupCommit:
         """The continuation of the outstanding write; None without one."""
         self._committing: frozenset[int] = frozenset()
         self._held: list[Taken[JournalView]] = []
-        """Frames that were taken from their sources and wait for the next file."""
+        """Frames that were taken from their sources and go into the next write: small ones go
+        before them, or they wait for the next file."""
         self.no_room: NoRoom | None = None
         """The error for which the waiting frames have no file."""
         self._no_spare: NoRoom | None = None
@@ -116,18 +123,23 @@ class GroupCommit:
         self._scheduled = False
         if self._ownership.failure is not None or self._then is not None or self.no_room:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():  # `end` notifies the sources
-            taken = self._held or gather(self._ready)
+        with _TOLD, self._ownership.ending():
+            taken, self._held = self._held, []
+            if not taken:
+                taken = gather(self._ready)
+                if len(taken) > 1 and self._commits.is_cheap:
+                    taken, self._held = small_first(taken)
             if taken:
                 self._begin_commit(taken)
 
     def _begin_commit(self, taken: list[Taken[JournalView]]) -> None:
         contents = [_frame_content(item) for item in taken]
         size = sum(FRAME_HEADER_SIZE_BYTES + content.payload_size for content in contents)
-        self._held = taken
-        if not self._writer.has_room(size) and not self._begin_next_file():
-            return
-        self._held = []
+        if not self._writer.has_room(size):
+            later, self._held = self._held, [*taken, *self._held]
+            if not self._begin_next_file():
+                return
+            self._held = later
         self._watch.begin()
         frames = self._writer.plan_frames(contents)
         self._committing = frozenset(content.container for content in contents)
@@ -151,7 +163,7 @@ class GroupCommit:
         filling, self._filling = self._filling, False
         if self._ownership.failure is not None:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():
+        with _TOLD, self._ownership.ending():
             if filling and isinstance(error, NoRoom):
                 self._writer.give_up_spare()
                 self._no_spare, then = error, _nothing
@@ -159,7 +171,7 @@ class GroupCommit:
                 raise error
             assert then is not None, "nothing was being written"
             then()
-        if self._ready and self._ownership.failure is None:
+        if (self._ready or self._held) and self._ownership.failure is None:
             self._schedule_commit()
 
     def _commit_durable(
@@ -172,8 +184,8 @@ class GroupCommit:
         addresses = list(self._note_frames(contents, frames))
         self._watch.synced(len(taken), frames.end.offset - frames.write.offset)
         self._ownership.check_fence()
-        # The filling runs in the next turn of the loop, so that the answers do not wait for it.
-        self._schedule(self._fill_spare)
+        if self._writer.wants_fill:  # in the next turn of the loop: no answer waits for it
+            self._schedule(self._fill_spare)
         for item, address in zip(taken, addresses, strict=True):
             if self.views.get(item.view.container) is item.view:  # it may have been closed
                 item.view.source.frame_durable(item.contents, address)
@@ -199,7 +211,7 @@ class GroupCommit:
             return
         if self.no_room or self._no_spare:
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():
+        with _TOLD, self._ownership.ending():
             try:
                 step = self._writer.plan_fill()
             except NoRoom as error:
@@ -217,7 +229,7 @@ class GroupCommit:
         """Check whether there is room by now; does nothing if none was missing."""
         if self._ownership.failure is not None or not (self.no_room or self._no_spare):
             return
-        with suppress(DiskFailed, Deposed), self._ownership.ending():
+        with _TOLD, self._ownership.ending():
             self._retire_free()
             self._look_for_room()
 

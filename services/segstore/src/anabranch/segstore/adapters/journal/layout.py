@@ -37,6 +37,7 @@ opens with everything that was acknowledged:
 
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 
 from crc32c import crc32c
 
@@ -77,6 +78,7 @@ def orphan_file(file_id: int) -> str:
     return f"{ORPHAN}{file_id:016x}"
 
 
+@lru_cache(maxsize=8)  # every commit checks two fences
 def fence_file(journal_epoch: int) -> str:
     return f"{FENCES}/{journal_epoch:08x}"
 

@@ -21,6 +21,7 @@ class Ownership:
         self._epoch = journal_epoch
         self._on_end = on_end
         self.failure: AnabranchError | None = None
+        self._ending = _Ending(self, room_needed=False)
 
     def check_alive(self) -> None:
         """Raises the error that ended the journal, if any."""
@@ -51,7 +52,7 @@ class Ownership:
         `room_needed`: the caller can repeat the block, so NoRoom is raised as it is and ends
         nothing.
         """
-        return _Ending(self, room_needed=room_needed)
+        return _Ending(self, room_needed=True) if room_needed else self._ending
 
 
 class _Ending:

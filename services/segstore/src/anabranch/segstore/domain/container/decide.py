@@ -58,6 +58,7 @@ from anabranch.common.wire.block import (
     FLAG_TABLE,
     HEADER_SIZE_BYTES,
     BlockHeader,
+    events_in,
     verify_block,
 )
 from anabranch.common.wire.contents import check_contents
@@ -290,7 +291,7 @@ def decide_append(
     changes = _conditions(state, request) if isinstance(request, ConditionalAppend) else ()
     return AppendOperation(
         state.number, state.length, writer_id, first, request.count, now_ms,
-        crc32c(payload), payload, changes,
+        crc32c(payload), payload, events_in(payload, request.count), changes,
     )  # fmt: skip
 
 

@@ -28,10 +28,11 @@ buffers and decoding returns slices, so that payloads are not copied.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
 from anabranch.common.model.names import SegmentKind, segment_kind
@@ -141,13 +142,13 @@ class AttributesOperation:
     changes: tuple[AttributeChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendOperation:
+class AppendOperation(Struct, frozen=True):
     """Adds `payload` at `offset`: `count` events of a writer from `first_event_number` on.
 
     A part of a large event also takes a number, so that a repeat is recognized, but it is not an
-    event. `change`: the parsed payload of an append to a table segment; None if the operation was
-    decoded from the log. It is not stored.
+    event: `event_count`, the result of `events_in`, counts what readers find. `change`: the parsed
+    payload of an append to a table segment; None if the operation was decoded from the log. It is
+    not stored.
     """
 
     number: int
@@ -158,17 +159,13 @@ class AppendOperation:
     time_ms: int
     payload_crc: int
     payload: bytes | memoryview
+    event_count: int
     changes: tuple[AttributeChange, ...] = ()
-    change: TableChange | None = field(default=None, compare=False, repr=False)
+    change: TableChange | None = None
 
     @property
     def last_event_number(self) -> int:
         return self.first_event_number + self.count - 1
-
-    @property
-    def event_count(self) -> int:
-        """The events that readers find in the payload."""
-        return events_in(self.payload, self.count)
 
 
 PlainOperation = SealOperation | DeleteOperation
@@ -320,7 +317,10 @@ def _decode_append(changes_size: int, body: memoryview) -> AppendOperation:
     if crc32c(payload) != crc:
         raise CorruptJournal("an append's payload checksum does not match", segment=number)
     changes = _decode_changes(body[end:]) if changes_size else ()
-    return AppendOperation(number, offset, writer_id, first, count, time_ms, crc, payload, changes)
+    return AppendOperation(
+        number, offset, writer_id, first, count, time_ms, crc, payload,
+        events_in(payload, count), changes,
+    )  # fmt: skip
 
 
 def _decode_sources(data: memoryview) -> Iterator[MergedSource]:

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from anabranch.common.errors import CorruptJournal, FormatTooNew
 
@@ -64,8 +65,7 @@ def number_of(file_id: int) -> int:
     return file_id & 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class FileEnd:
+class FileEnd(Struct, frozen=True, gc=False):
     """The end of a file and the checksum of its last frame, as its successor names them."""
 
     file_id: int
@@ -164,8 +164,7 @@ class Frame:
         return self.position + FRAME_HEADER_SIZE_BYTES + self.payload_size
 
 
-@dataclass(frozen=True, slots=True)
-class FrameContent:
+class FrameContent(Struct, frozen=True):
     """The content of a frame to be written; the payload is not copied."""
 
     container: int

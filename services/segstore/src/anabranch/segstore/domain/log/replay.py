@@ -1,13 +1,13 @@
 """A container's log as a sequence of frames: overlaps resolved, continuity checked."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from anabranch.common.errors import CorruptJournal
 
 
-@dataclass(frozen=True, slots=True)
-class FrameEntry:
+class FrameEntry(Struct, frozen=True, gc=False):
     """The place of a container's frame, and the operations that it holds."""
 
     container_epoch: int

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from anabranch.common.errors import CorruptBlock, InvalidRequest, OutcomeUnknown, SegmentSealed
 from anabranch.common.model.names import SegmentKind
 from anabranch.common.tier2.state import SegmentState
-from anabranch.common.wire.block import parse_header
+from anabranch.common.wire.block import events_in, parse_header
 from anabranch.common.wire.messages import (
     REQUESTS_REMEMBERED,
     Done,
@@ -244,7 +244,7 @@ def _append(known: SegmentState, payload: bytes, block: TableBlock) -> AppendOpe
     change = change_of(block, known.length, payload)
     return AppendOperation(
         known.number, known.length, block.client_id, block.request_number, 1, block.time_ms,
-        change.crc, payload, change=change,
+        change.crc, payload, events_in(payload, 1), change=change,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The metrics of a store: plain numbers, incremented on the event loop's thread and read on demand.
 
 Only three values are histograms, and each is recorded at most once per frame, group commit or
-flush: a recording costs some microseconds, which is too much for every append.
+flush, not for every append.
 """
 
 from collections import Counter

@@ -9,8 +9,9 @@ a group of operations that must not be torn is never divided over two.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from anabranch.common.storage.ports import Buffer
 from anabranch.segstore.domain.container.operations import (
@@ -37,8 +38,7 @@ class PendingOperation:
         self.size = self.unit_size = sum(map(len, self.buffers))
 
 
-@dataclass(frozen=True, slots=True)
-class TakenFrame:
+class TakenFrame(Struct, frozen=True):
     """Operations that the journal writes as one frame; the first was queued at `queued_at_s`."""
 
     queued_at_s: float
@@ -106,7 +106,7 @@ class OperationQueue:
             payload += item.buffers
             size += item.size
         self._taken.append(TakenFrame(self._queued_at_s, items))
-        return FrameContents(items[0].sequence, len(items), payload, size)
+        return FrameContents(items[0].sequence, len(items), payload, size, bool(waiting))
 
     def frame_durable(self) -> TakenFrame:
         """Remove the oldest taken frame, because it is durable."""

@@ -92,6 +92,8 @@ class Throttle:
         no_room: Callable[[], bool],
     ) -> None:
         self._limits = limits
+        self._untiered_max = above_by_quarter(limits.untiered)
+        self._journal_max = above_by_quarter(limits.journal)
         self._journal_size = journal_size
         self._no_room = no_room
         self.pending = 0
@@ -146,10 +148,10 @@ class Throttle:
             raise self._refusal(Source.DISK, 0, 0, size)
         if self.pending + size > limits.pending_hard:
             raise self._refusal(Source.PENDING, self.pending, limits.pending_hard, size)
-        limit = limits.untiered if failing else above_by_quarter(limits.untiered)
+        limit = limits.untiered if failing else self._untiered_max
         if self.untiered + size > limit:
             raise self._refusal(Source.UNTIERED, self.untiered, limit, size)
-        limit = limits.journal if failing else above_by_quarter(limits.journal)
+        limit = limits.journal if failing else self._journal_max
         used = self._journal_size()
         if used + size > limit:
             raise self._refusal(Source.JOURNAL, used, limit, size)

@@ -10,8 +10,8 @@ thousands of appends; the other spans link to the first record.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer, set_span_in_context
 
 from anabranch.common.errors import AnabranchError
@@ -31,8 +31,7 @@ HELD_SPANS_MAX = 1024
 SYNC_SPAN = "segstore journal sync"
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True, gc=False):
     """A durable group commit; times in Unix nanoseconds."""
 
     began_ns: int
