@@ -12,7 +12,7 @@ from anabranch.segstore.shell.container.operation_queue import OperationQueue, P
 from kit.container_driver import WRITER
 
 PAYLOAD = 100
-SIZE = PendingOperation(1, AppendOperation(1, 0, WRITER, 1, 1, 0, 0, bytes(PAYLOAD))).size
+SIZE = PendingOperation(1, AppendOperation(1, 0, WRITER, 1, 1, 0, 0, bytes(PAYLOAD), 1)).size
 
 
 def now_s() -> float:
@@ -21,7 +21,7 @@ def now_s() -> float:
 
 def made(sequences: Iterator[int], size: int) -> list[PendingOperation]:
     """A unit: one operation, or a group of them."""
-    operation = AppendOperation(1, 0, WRITER, 1, 1, 0, 0, bytes(PAYLOAD))
+    operation = AppendOperation(1, 0, WRITER, 1, 1, 0, 0, bytes(PAYLOAD), 1)
     return [PendingOperation(next(sequences), operation) for _ in range(size)]
 
 
