@@ -38,7 +38,7 @@ EVENTS = (
             "anabranch write demo/sensors readings.txt",
             r"anabranch write demo/sensors readings.txt --key-separator '\t'",
             "anabranch write demo/sensors readings.csv --format csv --key-field sensor",
-            "anabranch write demo/sensors booking.csv --format csv --transaction",
+            "anabranch write demo/sensors readings.csv --format csv --transaction",
         ),
     ),
     Command(

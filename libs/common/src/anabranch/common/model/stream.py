@@ -104,10 +104,9 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StreamConfig:
-    """A stream's configuration.
+    """A stream's configuration. `tags` are a set; duplicates are dropped, the first place is kept.
 
-    `scaling`: how many segments it has. `retention`: None, it keeps everything. `tags` are a set:
-    duplicates are dropped, and the first place is kept.
+    `scaling` decides the number of segments, `retention` how much is kept (None: everything).
     `timestamp_aggregation_timeout_ms`: how long a silent writer holds the watermark back.
     `rollover_size_bytes`: 0, the store decides how large its objects are. `together`: all segments
     lie in one container, so that one store serves them and short transactions may span them; it is
