@@ -2,9 +2,10 @@
 each of them. Each is a context manager, as in `planted_control`.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 from anabranch.common.eventsourcing.repository import Loaded
@@ -13,6 +14,7 @@ from anabranch.controller.domain.kinds import TABLES
 from anabranch.controller.domain.kv_table import decide, events, state
 from anabranch.controller.domain.kv_table.events import PlannedPartition, TableEvent
 from anabranch.controller.domain.kv_table.state import KvTable, TableStep
+from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.workflows import delete_table
 from anabranch.controller.workflows.context import (
     WorkContext,
@@ -47,13 +49,19 @@ def sealed_by_word() -> AbstractContextManager[object]:
     return _instead(TableStep.SEAL_PARTITIONS, perform)
 
 
-def joined_by_word() -> AbstractContextManager[object]:
-    """A table is said to belong to its scope, whose gate knows nothing of it."""
+@contextmanager
+def joined_by_word() -> Iterator[None]:
+    """A table is said to belong to its scope, whose gate knows nothing of it, and whose deletion
+    looks at the gate alone."""
 
     async def perform(_context: WorkContext, _loaded: Loaded[KvTable]) -> TableEvent:
         return events.TableJoinedScope()
 
-    return _instead(TableStep.JOIN_SCOPE, perform)
+    async def nobody(*_given: Any) -> Mapping[Any, Any]:
+        return {}
+
+    with _instead(TableStep.JOIN_SCOPE, perform), patch.object(Mirror, "live_parts", nobody):
+        yield
 
 
 def half_deleted() -> AbstractContextManager[object]:
