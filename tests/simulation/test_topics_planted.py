@@ -20,7 +20,7 @@ CAUGHT_BY = {
     "last writer allocates": 15,
     "pending topics do not see one another": 0,
     "recreated with the same incarnation": 0,
-    "partitions deleted unconfirmed": 116,
+    "partitions deleted unconfirmed": 172,
     "orphans doomed unconfirmed": 4,
     "online before the stream": 0,
 }

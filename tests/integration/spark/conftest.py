@@ -18,7 +18,7 @@ USUAL = frozenset(
     {
         "test_spark",  # a module name stands for all of its tests
         "test_tables",
-        "test_session",
+        "test_sigterm_in_the_middle_of_a_job_leaves_no_files",
         "test_each_event_comes_once_over_restarts_splits_and_merges",
         "test_truncated_events_fail_the_query_or_are_passed_over[limits0]",
         "test_retention_may_delete_what_a_later_batch_has_confirmed",

@@ -13,6 +13,7 @@ from anabranch.common.wire.messages import AppendedTogether, AppendTogether, Mes
 from kit.client_bench import STREAM, Bench, bench, writer_settings
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.rng import Random, seeded
+from kit.thorough import is_thorough
 
 WRITERS = 4
 TURNS = 12
@@ -91,7 +92,7 @@ class Life:
         assert not found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(150 if is_thorough() else 4))
 async def test_every_transaction_is_whole_or_not_at_all_and_told_so(seed: int) -> None:
     async with bench(segment_count=3, together=True) as b, b.client.writer(STREAM, SETTINGS) as w:
         life = Life(b, seeded(seed))
