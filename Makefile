@@ -77,6 +77,12 @@ thorough: setup
 test-spark: setup
 	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest tests/integration/spark $(ARGS)
 
+## make test-integration  all of tests/integration but Spark's: `make test` leaves the longest out
+.PHONY: test-integration
+test-integration: setup
+	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+		tests/integration --ignore=tests/integration/spark $(ARGS)
+
 ## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
 .PHONY: test-containers
 test-containers: setup

@@ -1,6 +1,8 @@
 """NATS servers: one per test, or one per module whose tests do not hurt it.
 
 Services and commands are processes that fork from one that has imported them: see `kit.preloaded`.
+
+A usual run leaves the longest tests out; `make test-integration` takes all of them.
 """
 
 from collections.abc import Iterator
@@ -10,6 +12,28 @@ import pytest
 from kit.infra import Infra, NatsServer
 from kit.infra.nats_cluster import NatsCluster, nats_cluster
 from kit.preloaded import programs_fork
+from kit.thorough import is_thorough
+
+LONGEST = frozenset(
+    {
+        "test_a_guide_that_starts_a_cluster_does_what_it_says[docs/fail-over.md]",
+        "test_a_guide_that_starts_a_cluster_does_what_it_says[docs/replication.md]",
+        "test_while_nats_is_away_nobody_is_taken_for_dead",
+        "test_controllers_continue_while_each_server_is_killed_wiped_and_back",
+        "test_the_demo_survives_the_loss_of_a_store_and_its_disk[jetstream]",
+        "test_a_redis_that_hangs_or_dies_stops_no_work",
+    }
+)
+LONG = "one of the longest tests: make test-integration runs all of them"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the longest tests to `make test-integration`."""
+    if is_thorough():
+        return
+    for item in items:
+        if item.name in LONGEST:
+            item.add_marker(pytest.mark.skip(reason=LONG))
 
 
 @pytest.fixture(scope="session", autouse=True)
