@@ -10,7 +10,7 @@ from kit.tiered_driver import TieredDriver
 from kit.topic_parts import TopicContainer, partition
 
 COUNT = 1000
-IDLE_BYTES_MAX = 2048
+IDLE_BYTES_MAX = 2200
 WRITTEN_BYTES_MAX = 3600
 """Once written to by one writer: the writer's mark, and an extent in memory and in the catalog."""
 
