@@ -2,9 +2,8 @@
 
 Ten events, commit: the next one begins when the events of the last can be read. Anabranch commits
 by one request if the events lie in one segment, or in segments that are together; otherwise it
-begins a transaction at the controller. JetStream
-stores ten messages as one atomic batch, Redis ten entries as one MULTI: neither
-of these can be written to by several processes or for longer than a moment.
+begins a transaction at the controller. JetStream stores ten messages as one atomic batch, Redis ten
+entries as one MULTI: neither can be written to by several processes or for longer than a moment.
 Kafka's commit returns when the outcome is stored; readers see the events some time later.
 """
 

@@ -128,7 +128,8 @@ def _left_at_sigterm() -> Iterator[None]:
             raise SystemExit(128 + signal.SIGTERM) from None
         raise
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if received or signal.getsignal(signal.SIGTERM) is leave:  # else the program replaced it
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _defaults(directory: Path, *, quick: bool) -> dict[str, str]:

@@ -6,8 +6,8 @@
           └──another layout, or another pen── refused as a whole
 
 **A refused group is not stored, and never will be.** A store decides about a group as a whole, so a
-refusal leaves nothing behind. What may remain are earlier copies of the same group whose answers
-got lost; while there may be one, the commit is *unclear*.
+refusal leaves nothing behind. Earlier copies of the same group, whose answers got lost, may remain;
+while there may be one, the commit is *unclear*.
 
 - *A segment is sealed.* The pen's numbers are a part of the sealed segment. If an earlier copy had
   been stored, the store would have recognised this one and acknowledged it. A copy that arrives
