@@ -111,3 +111,7 @@ def test_a_large_event_without_its_first_part_is_lost_as_a_whole(world: World) -
     again.checkpoint = world.directory / "again"
     again.run(failOnDataLoss=False)
     assert again.events == ["after"]
+    reader = world.session.read.format("anabranch").option("nats_url", world.running.nats_url)
+    assert [bytes(row["event"]) for row in reader.load(stream).select("event").collect()] == [
+        b"after"
+    ]

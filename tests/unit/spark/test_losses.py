@@ -107,8 +107,10 @@ def test_a_place_that_names_no_later_start_ends_the_read() -> None:
         read(place, OnLoss.PASS)
 
 
-def with_large_event() -> tuple[TruncatedPlace, Piece]:
-    """A place that lacks the part of a large event, and the piece of its reference."""
+def with_large_event() -> tuple[TruncatedPlace, int]:
+    """A place that lacks the part of a large event, and the offset of its reference, which is
+    behind the part, and the last.
+    """
     payload = b"a large event"
     part = encode_part(payload, writer_id=bytes(16), number=1, base_timestamp_ms=0)
     told = LargeReference(
@@ -119,12 +121,38 @@ def with_large_event() -> tuple[TruncatedPlace, Piece]:
     )
     place = TruncatedPlace(one=len(part))
     place.data[ONE] = part + reference
-    return place, Piece(ONE, len(part), len(part) + len(reference))
+    return place, len(part)
 
 
-def test_a_large_event_without_its_parts_is_left_out_or_fails_the_read() -> None:
-    place, piece = with_large_event()
-    assert read(place, OnLoss.PASS, piece) == []
-    for on_loss in (OnLoss.FAIL, OnLoss.PLAN_AGAIN):
-        with pytest.raises(EventsTruncated):
-            read(place, on_loss, piece)
+@pytest.mark.parametrize("on_loss", [OnLoss.PASS, OnLoss.PLAN_AGAIN])
+def test_a_large_event_that_begins_before_the_piece_is_left_out(on_loss: OnLoss) -> None:
+    place, reference = with_large_event()
+    assert read(place, on_loss, Piece(ONE, reference, len(place.data[ONE]))) == []
+
+
+def test_a_query_fails_if_it_must_not_lose_a_large_event() -> None:
+    place, reference = with_large_event()
+    with pytest.raises(EventsTruncated, match="has not read"):
+        read(place, OnLoss.FAIL, Piece(ONE, reference, len(place.data[ONE])))
+
+
+def test_a_batch_read_is_planned_again_if_the_plan_had_the_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One block is read at a time; the parts get lost between the first read and the second."""
+    monkeypatch.setattr(batch, "TOGETHER_BYTES_MAX", 0)
+    place, reference = with_large_event()
+    piece = Piece(ONE, 0, len(place.data[ONE]))
+
+    class LosesParts(TruncatedPlace):
+        async def read_whole(self, pieces: Sequence[Piece]) -> Sequence[bytes]:
+            raise AssertionError("the piece is read in steps")
+
+        async def read(self, piece: Piece, offset: int) -> bytes:
+            at = reference if offset == reference else 0
+            return self.data[piece.segment][at : reference if at == 0 else piece.end]
+
+    loses = LosesParts(one=reference)
+    loses.data = place.data
+    with pytest.raises(PlanOutdated, match="during the read"):
+        read(loses, OnLoss.PLAN_AGAIN, piece)

@@ -20,7 +20,7 @@ from anabranch.spark.places.ports import SegmentSource, StreamPlace
 from anabranch.spark.reading.blocks import placed_blocks
 from anabranch.spark.reading.columns import batches
 from anabranch.spark.reading.filters import ALL, Wanted
-from anabranch.spark.reading.losses import GONE, NO_STREAM, OnLoss, behind, lose
+from anabranch.spark.reading.losses import GONE, NO_STREAM, OnLoss, behind, lose_parts
 from anabranch.spark.reading.payloads import decoded, needed_columns
 from anabranch.spark.reading.planning import Plan, plan_read
 
@@ -137,10 +137,7 @@ class _Part:
             try:
                 return self.loop.run(fetch_large(stored, reference))
             except GONE as error:
-                if self.on_loss is OnLoss.PLAN_AGAIN:  # A new plan may lack its parts as well.
-                    raise
-                end = reference.offset + reference.length
-                lose(self.on_loss, piece.segment, reference.offset, end, error)
+                lose_parts(self.on_loss, piece, reference, error)
                 return None
 
         return placed_blocks(

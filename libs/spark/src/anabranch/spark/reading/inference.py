@@ -4,6 +4,7 @@ A streaming read asks each time that it is started: the first event is that at o
 `start`, wherever its checkpoint is.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from anabranch.client.reading.large_events import fetch_large
-from anabranch.common.errors import InvalidRequest, SerializationFailed
+from anabranch.common.errors import EventsTruncated, InvalidRequest, SerializationFailed
 from anabranch.common.model.names import parse_segment_name
 from anabranch.common.wire.block import Block, LargeReference
 from anabranch.spark.options.read import Division, ReadOptions
@@ -89,8 +90,9 @@ async def _event_of(streams: StreamPlace, piece: Piece) -> bytes | None:
         size = (await source.block_at(piece.segment, at)).size
         block = Block(await stored(at, size))
         if block.header.is_large:
-            return await fetch_large(stored, LargeReference.parse(block[0]))
-        if not block.header.is_part:
+            with suppress(EventsTruncated):  # The read leaves the event out as well.
+                return await fetch_large(stored, LargeReference.parse(block[0]))
+        elif not block.header.is_part:
             return block[piece.skip if at == piece.start else 0]
         at += size
     return None

@@ -21,6 +21,7 @@ from anabranch.common.errors import (
     StreamNotFound,
 )
 from anabranch.common.runtime.logger import get_logger
+from anabranch.common.wire.block import LargeReference
 from anabranch.spark.partitioning import Piece
 
 NO_STREAM = (StreamNotFound, ScopeNotFound)
@@ -71,3 +72,20 @@ def lose(on_loss: OnLoss, segment: str, start: int, end: int, error: NotFound) -
             _log.warning(
                 "the query lost events that were truncated", segment=segment, start=start, end=end
             )
+
+
+def lose_parts(on_loss: OnLoss, piece: Piece, reference: LargeReference, error: NotFound) -> None:
+    """Lose a large event: its reference lies in the piece, and its parts were truncated.
+
+    A batch read leaves out an event that begins before the piece, as it leaves out all others
+    before the head: a new plan would not have its parts either. The reasons to raise are those of
+    `lose`.
+    """
+    start, end = reference.offset, reference.offset + reference.length
+    if on_loss is OnLoss.PLAN_AGAIN and start < piece.start:
+        _log.warning(
+            "a large event was left out: the stream was truncated behind its first bytes",
+            segment=piece.segment, start=start, end=end,
+        )  # fmt: skip
+        return
+    lose(on_loss, piece.segment, start, end, error)
