@@ -122,7 +122,7 @@ def payloads_of(events: Sequence[T], serializer: Serializer[T] | None) -> Sequen
     """
     if serializer is not None:
         return [serialized(serializer, event) for event in events]
-    if set(map(type, events)) != {bytes}:
+    if list(map(type, events)).count(bytes) != len(events):
         raise InvalidRequest("a batch's events must be bytes")
     return cast(Sequence[bytes], events)
 
@@ -131,7 +131,7 @@ def route_all(
     keys: Sequence[str | None], routes: KeyRoutes, choose_keyless: Callable[[], Outbox]
 ) -> Routed:
     """The outbox of each event. Events without a key go to one segment. Raises as `routes[key]`."""
-    if None not in keys:
+    if all(keys):
         return list(map(routes.__getitem__, cast(Sequence[str], keys)))
     keyless = choose_keyless()
     return [(keyless, None) if key is None else routes[key] for key in keys]

@@ -52,7 +52,7 @@ def encode_block(
     key_lengths, joined_keys, stamps = b"", b"", b""
     if keys is not None and any(key is not None for key in keys):
         assert len(keys) == len(events)
-        stored = [key for key in keys if key is not None] if None in keys else keys
+        stored = keys if all(keys) else [key for key in keys if key is not None]
         key_lengths = _key_lengths(keys, cast(Sequence[bytes], stored))
         joined_keys = b"".join(cast(Sequence[bytes], stored))
     if timestamps_ms is not None:
