@@ -84,6 +84,8 @@ class LaneWriter(Generic[T]):
         self._serializer = serializer
         self._lanes = Lanes(self._start_appender)
         self._room = Room(settings.buffer_size_bytes)
+        self._unchecked_bytes_max = min(EVENT_SIZE_BYTES_MAX, settings.event_limit_bytes)
+        """An event of a higher cost may be over the limit, or large."""
         self._events = AppenderEvents(released=self._room.release, ended=self._appender_ended)
         self._tasks: set[asyncio.Task[None]] = set()
         self._routes = KeyRoutes(self._lanes.route)
@@ -170,7 +172,7 @@ class LaneWriter(Generic[T]):
         room = self._room
         used = room.used + cost
         if (
-            used > room.limit or cost > EVENT_SIZE_BYTES_MAX or self._failure is not None
+            used > room.limit or cost > self._unchecked_bytes_max or self._failure is not None
         ) and self._took_large(data, key, timestamp_ms, outbox):
             return
         room.used = used
