@@ -7,6 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from anabranch.client.reading.large_events import fetch_large
+from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES
 from anabranch.common.errors import (
     AnabranchError,
     CorruptBlock,
@@ -244,6 +245,22 @@ async def test_a_large_event_is_refused_unless_it_was_allowed_and_says_how() -> 
                 writer.write(b"x" * 300)
     with pytest.raises(InvalidSetting):
         writer_settings(event_size_bytes_max=(1 << 30) + 1)
+
+
+async def test_an_event_of_the_greatest_size_that_is_set_is_taken_and_a_larger_one_is_not() -> None:
+    async with bench() as b:
+        settings = writer_settings(event_size_bytes_max=40)
+        async with b.client.writer(STREAM, settings) as writer:
+            for key in (None, "key"):
+                keys = None if key is None else [key] * 2
+                writer.write(b"x" * 40, key)
+                writer.write_batch([b"x" * 40] * 2, keys)
+                with pytest.raises(EventTooLarge):
+                    writer.write(b"x" * 41, key)
+                with pytest.raises(EventTooLarge):
+                    writer.write_batch([b"x" * 40, b"x" * 41], keys)
+            assert writer.used_bytes == 6 * (40 + EVENT_OVERHEAD_BYTES) + 3 * len("key")
+        assert await b.payloads() == [b"x" * 40] * 6
 
 
 async def test_a_large_event_that_is_not_acknowledged_is_given_back_whole() -> None:

@@ -54,6 +54,22 @@ def test_events_written_during_a_round_trip_travel_together() -> None:
     assert (second.first, second.count) == (2, 2)
 
 
+def test_events_only_gather_from_a_sent_block_to_a_full_one_or_the_last_acknowledgement() -> None:
+    outbox = outbox_with(b"a")
+    assert not outbox.is_gathering, "the first block may leave"
+    outbox.take_block(0)
+    add(outbox, b"b")
+    assert outbox.is_gathering
+    outbox.close_batch()
+    assert not outbox.is_gathering, "a full block may leave"
+    outbox.take_block(0)
+    add(outbox, b"c")
+    outbox.acknowledge(1)
+    assert outbox.is_gathering
+    outbox.acknowledge(2)
+    assert not outbox.is_gathering
+
+
 def test_full_batches_are_pipelined_up_to_the_limit() -> None:
     outbox = an_outbox(2)
     for event in (b"a", b"b", b"c"):

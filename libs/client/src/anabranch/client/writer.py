@@ -177,5 +177,5 @@ class EventWriter(LaneWriter[T]):
             self._times.saw(appender)
             self._lanes.replace(appender, successors)
             self._in_flight.wake()
-            self._route.cache_clear()
+            self._routes.clear()
             self._placing.keyless = None

@@ -6,23 +6,18 @@ not answer at the moment, as long as another partition is better.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from anabranch.client.topics.partitioner import Key, key_bytes, partition_of
 from anabranch.client.writing.appender import SegmentAppender
-from anabranch.client.writing.lanes import KEYS_CACHED_MAX, Lanes
+from anabranch.client.writing.lanes import KEYS_CACHED_MAX, KeyRoutes, Lanes
 from anabranch.client.writing.outbox import Outbox
 from anabranch.client.writing.placing import Placing
 from anabranch.common.errors import InvalidRequest, PartitionNotFound, Remedy
 from anabranch.common.runtime.ids import Rng
 
 if TYPE_CHECKING:
-    from functools import _lru_cache_wrapper
-
     from opentelemetry.trace import Tracer
-
-KeyRoute: TypeAlias = "_lru_cache_wrapper[tuple[Outbox, bytes]]"
 
 
 class PartitionLanes(Lanes):
@@ -37,7 +32,7 @@ class PartitionLanes(Lanes):
         self.led: frozenset[int] = frozenset()
         """The partitions that had a leader at the last refresh."""
         self._lanes: list[SegmentAppender] = []
-        self._aimed: dict[int, KeyRoute] = {}
+        self._aimed: dict[int, KeyRoutes] = {}
 
     def open_partitions(self, segments: Sequence[str]) -> bool:
         """Add the partitions behind the known ones; returns whether there were any."""
@@ -73,12 +68,12 @@ class PartitionLanes(Lanes):
             raise self.refusal.copy()
         return self.outboxes[partition_of(stored, len(self.outboxes))], stored
 
-    def aimed(self, partition: int) -> tuple[KeyRoute, Outbox]:
-        """(the route that leads every key to this partition, its outbox). Raises as `lane`."""
+    def aimed(self, partition: int) -> tuple[KeyRoutes, Outbox]:
+        """(the routes that lead every key to this partition, its outbox). Raises as `lane`."""
         outbox = self.lane(partition).outbox
         if partition not in self._aimed:
-            self._aimed[partition] = lru_cache(KEYS_CACHED_MAX // 64)(
-                lambda key: (outbox, key_bytes(key))
+            self._aimed[partition] = KeyRoutes(
+                lambda key: (outbox, key_bytes(key)), KEYS_CACHED_MAX // 64
             )
         return self._aimed[partition], outbox
 

@@ -13,7 +13,6 @@ by `refresh`. Records of one key are in order as long as no partitions are added
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -38,7 +37,7 @@ from anabranch.client.writing.appender import SegmentAppender
 from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES
 from anabranch.client.writing.columns import as_timestamps, bytes_of
 from anabranch.client.writing.lane_writer import LaneWriter, T
-from anabranch.client.writing.lanes import KEYS_CACHED_MAX
+from anabranch.client.writing.lanes import KeyRoutes
 from anabranch.common.errors import (
     AnabranchError,
     BufferFull,
@@ -97,7 +96,7 @@ class TopicProducer(LaneWriter[T]):
         self._layout: Layout | None = None
         self._senders: dict[int, PartitionSender] = {}
         self._lanes = self._partitions = PartitionLanes(self._start_appender)
-        self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._lanes.route)
+        self._routes = KeyRoutes(self._partitions.route)
         self._placing = self._turns = Turns(self._partitions, runtime.rng, runtime.tracer)
 
     # --- life -----------------------------------------------------------------------------
@@ -175,7 +174,7 @@ class TopicProducer(LaneWriter[T]):
         lanes.led = led
         self._layout = layout
         if lanes.open_partitions(layout.segments):
-            self._route.cache_clear()
+            self._routes.clear()
 
     async def _refresh_for_ever(self) -> None:
         while self._failure is None:
@@ -210,7 +209,7 @@ class TopicProducer(LaneWriter[T]):
             producer.write(b"21.5", key="boiler", timestamp_ms=1_700_000_000_000)
         """
         if partition is None:
-            self._write(value, key, timestamp_ms)  # type: ignore[arg-type]  # `_route` takes both
+            self._write(value, key, timestamp_ms)  # type: ignore[arg-type]  # `_routes` take both
             return
         with self._aimed_at(partition):
             self._write(value, key, timestamp_ms)  # type: ignore[arg-type]
@@ -350,14 +349,14 @@ class TopicProducer(LaneWriter[T]):
     @contextmanager
     def _aimed_at(self, partition: int) -> Iterator[None]:
         """Within this block, every record goes to the partition. Raises PartitionNotFound."""
-        before = self._route, self._turns.keyless
-        self._route, aim = self._partitions.aimed(partition)
+        before = self._routes, self._turns.keyless
+        self._routes, aim = self._partitions.aimed(partition)
         self._turns.aim = self._turns.keyless = aim
         try:
             yield
         finally:
             self._turns.aim = None
-            self._route, self._turns.keyless = before
+            self._routes, self._turns.keyless = before
 
     def _appender_ended(self, appender: SegmentAppender, error: AnabranchError) -> None:
         if self._failure is not None:

@@ -155,6 +155,8 @@ class SegmentAppender:
         if self._session is None:
             self._wanted.set()
             return
+        if self.outbox.is_gathering:
+            return
         if not self.outbox.in_flight:
             self._progress_at_s = self._clock.monotonic()
         while (block := self.outbox.take_block(self._clock.now_ms())) is not None:

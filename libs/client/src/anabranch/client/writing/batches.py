@@ -34,7 +34,7 @@ EVENT_OVERHEAD_BYTES = 16
 
 def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
     """The events' share of the writer's buffer."""
-    stored = sum(len(key) for key in keys if key is not None)
+    stored = sum(map(len, filter(None, keys)))
     return sum(map(len, events)) + stored + EVENT_OVERHEAD_BYTES * len(events)
 
 

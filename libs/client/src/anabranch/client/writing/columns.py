@@ -1,16 +1,21 @@
 """Events of one call as columns, their costs, and the division of keyed events among segments.
 
-All but one short loop per event runs in C: that loop is the extra cost of a keyed batch.
+All but one short loop per event runs in C: that loop, and a look-up of each key's route, are the
+extra cost of a keyed batch. The cost of a share is a few sums in C, and the costs of its events are
+listed only if they decide where a block ends.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import add, index
 from typing import TypeVar, cast
 
+from msgspec import Struct
+
 from anabranch.client.serializers import Serializer, serialized
-from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, LargeEvent
+from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES, LargeEvent, cost_of
+from anabranch.client.writing.lanes import KeyRoutes
 from anabranch.client.writing.outbox import Outbox
 from anabranch.common.errors import InvalidRequest
 from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
@@ -18,23 +23,36 @@ from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Events for one segment, in order; `costs` are their shares of the writer's buffer."""
+class Columns(Struct, frozen=True):
+    """Events for one segment, in order; `cost` is their share of the writer's buffer."""
 
     events: Sequence[bytes]
-    costs: list[int]
+    cost: int
     keys: Sequence[bytes | None] | None = None
     timestamps_ms: "array[int] | None" = None
 
+    def costs(self) -> list[int]:
+        """The cost of each event, in bytes of the writer's buffer."""
+        costs = map(EVENT_OVERHEAD_BYTES.__add__, map(len, self.events))
+        if self.keys is None:
+            return list(costs)
+        return list(map(add, costs, [len(key) if key else 0 for key in self.keys]))
+
+    def between(self, start: int, end: int, cost: int) -> "Columns":
+        """The events from `start` up to `end`, whose cost is known."""
+        keys, stamps = self.keys, self.timestamps_ms
+        return Columns(
+            self.events[start:end],
+            cost,
+            None if keys is None else keys[start:end],
+            None if stamps is None else stamps[start:end],
+        )
+
     def large(self, index: int) -> LargeEvent:
         """The event at `index`, which is large."""
-        return LargeEvent(
-            self.events[index],
-            None if self.keys is None else self.keys[index],
-            None if self.timestamps_ms is None else self.timestamps_ms[index],
-            self.costs[index],
-        )
+        event, key = self.events[index], None if self.keys is None else self.keys[index]
+        stamp = None if self.timestamps_ms is None else self.timestamps_ms[index]
+        return LargeEvent(event, key, stamp, cost_of([event], [key]))
 
     def before_large(self, start: int, end: int) -> int:
         """`end`, or the index of the first large event after `start` if that is lower."""
@@ -47,36 +65,35 @@ Routed = list[tuple[Outbox, bytes | None]]
 """For each event the outbox of its segment, and its key as stored, or None."""
 
 
-def costs_of(events: Sequence[bytes]) -> list[int]:
-    """The cost of each event without a key, in bytes of the writer's buffer."""
-    return list(map(EVENT_OVERHEAD_BYTES.__add__, map(len, events)))
-
-
-def keyed_costs(costs: list[int], routed: Routed) -> list[int]:
-    """`costs` with the sizes of the keys added."""
-    return list(map(add, costs, [len(stored) if stored else 0 for _, stored in routed]))
+def columns_of(
+    events: Sequence[bytes],
+    keys: Sequence[bytes | None] | None,
+    timestamps_ms: "array[int] | None",
+) -> Columns:
+    """The columns with their cost; `keys` as they are stored."""
+    return Columns(events, cost_of(events, keys or ()), keys, timestamps_ms)
 
 
 def divide(
-    events: Sequence[bytes], routed: Routed, costs: list[int], timestamps_ms: "array[int] | None"
+    events: Sequence[bytes], routed: Routed, timestamps_ms: "array[int] | None"
 ) -> dict[Outbox, Columns]:
-    """The events of each outbox in the order of the batch; `costs` include the keys."""
-    lists: dict[Outbox, tuple[list[bytes], list[bytes | None], list[int]]] = {}
-    for outbox in {outbox for outbox, _ in routed}:
-        lists[outbox] = ([], [], [])
-    for (outbox, stored), event, cost in zip(routed, events, costs, strict=True):
-        to_events, to_keys, to_costs = lists[outbox]
+    """The events of each outbox, in the order of the batch."""
+    shares: dict[Outbox, tuple[list[bytes], list[bytes | None]]] = {}
+    for (outbox, stored), event in zip(routed, events, strict=True):
+        try:
+            to_events, to_keys = shares[outbox]
+        except KeyError:
+            to_events, to_keys = shares[outbox] = [], []
         to_events.append(event)
         to_keys.append(stored)
-        to_costs.append(cost)
     stamps: dict[Outbox, array[int]] = {}
     if timestamps_ms is not None:
-        stamps = {outbox: array("q") for outbox in lists}
+        stamps = defaultdict(lambda: array("q"))
         for (outbox, _), stamp in zip(routed, timestamps_ms, strict=True):
             stamps[outbox].append(stamp)
     return {
-        outbox: Columns(chosen, shares, keys, stamps.get(outbox))
-        for outbox, (chosen, keys, shares) in lists.items()
+        outbox: columns_of(chosen, keys, stamps.get(outbox))
+        for outbox, (chosen, keys) in shares.items()
     }
 
 
@@ -105,21 +122,19 @@ def payloads_of(events: Sequence[T], serializer: Serializer[T] | None) -> Sequen
     """
     if serializer is not None:
         return [serialized(serializer, event) for event in events]
-    if set(map(type, events)) != {bytes}:
+    if list(map(type, events)).count(bytes) != len(events):
         raise InvalidRequest("a batch's events must be bytes")
     return cast(Sequence[bytes], events)
 
 
 def route_all(
-    keys: Sequence[str | None],
-    route: Callable[[str], tuple[Outbox, bytes]],
-    choose_keyless: Callable[[], Outbox],
+    keys: Sequence[str | None], routes: KeyRoutes, choose_keyless: Callable[[], Outbox]
 ) -> Routed:
-    """The outbox of each event. Events without a key go to one segment."""
-    if None not in keys:
-        return list(map(route, cast(Sequence[str], keys)))
+    """The outbox of each event. Events without a key go to one segment. Raises as `routes[key]`."""
+    if all(keys):
+        return list(map(routes.__getitem__, cast(Sequence[str], keys)))
     keyless = choose_keyless()
-    return [(keyless, None) if key is None else route(key) for key in keys]
+    return [(keyless, None) if key is None else routes[key] for key in keys]
 
 
 def as_timestamps(timestamps_ms: Sequence[int]) -> "array[int]":

@@ -14,7 +14,7 @@ every later call raises it, with the number of unacknowledged events.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
-from functools import lru_cache
+from itertools import chain
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -34,13 +34,12 @@ from anabranch.client.writing.columns import (
     as_timestamps,
     bytes_of,
     check_lengths,
-    costs_of,
+    columns_of,
     divide,
-    keyed_costs,
     payloads_of,
     route_all,
 )
-from anabranch.client.writing.lanes import KEYS_CACHED_MAX, Lanes
+from anabranch.client.writing.lanes import KeyRoutes, Lanes
 from anabranch.client.writing.outbox import Outbox
 from anabranch.client.writing.pacing import InFlight
 from anabranch.client.writing.placing import Placing
@@ -85,9 +84,11 @@ class LaneWriter(Generic[T]):
         self._serializer = serializer
         self._lanes = Lanes(self._start_appender)
         self._room = Room(settings.buffer_size_bytes)
+        self._unchecked_bytes_max = min(EVENT_SIZE_BYTES_MAX, settings.event_limit_bytes)
+        """An event of a higher cost may be over the limit, or large."""
         self._events = AppenderEvents(released=self._room.release, ended=self._appender_ended)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._route = lru_cache(maxsize=KEYS_CACHED_MAX)(self._lanes.route)
+        self._routes = KeyRoutes(self._lanes.route)
         self._placing = Placing(self._lanes, runtime.rng, runtime.tracer)
         self._last_written: Outbox | tuple[Outbox, ...] = ()
         self._pump_scheduled = False
@@ -164,14 +165,14 @@ class LaneWriter(Generic[T]):
             timestamp_ms = as_timestamps([timestamp_ms])[0]
         cost = len(data) + EVENT_OVERHEAD_BYTES
         if key is not None:
-            outbox, key_stored = self._route(key)
+            outbox, key_stored = self._routes[key]
             cost += len(key_stored)
         else:
             outbox = self._placing.keyless or self._placing.draw()
         room = self._room
         used = room.used + cost
         if (
-            used > room.limit or cost > EVENT_SIZE_BYTES_MAX or self._failure is not None
+            used > room.limit or cost > self._unchecked_bytes_max or self._failure is not None
         ) and self._took_large(data, key, timestamp_ms, outbox):
             return
         room.used = used
@@ -200,7 +201,7 @@ class LaneWriter(Generic[T]):
         self, data: bytes, key: str | None, timestamp_ms: int | None, outbox: Outbox
     ) -> bool:
         """Raise the reason to refuse the event; else return whether it is large and was taken."""
-        stored = None if key is None else self._route(key)[1]
+        stored = None if key is None else self._routes[key][1]
         cost = len(data) + EVENT_OVERHEAD_BYTES + len(stored or b"")
         self._refuse_if_impossible(len(data), cost)
         if len(data) <= EVENT_SIZE_BYTES_MAX:
@@ -237,23 +238,19 @@ class LaneWriter(Generic[T]):
         timestamps_ms: Sequence[int] | None,
     ) -> None:
         stamps = as_timestamps(timestamps_ms) if timestamps_ms is not None else None
-        costs = costs_of(payloads)
-        choose = self._placing.choose_keyless
-        routed = None if keys is None else route_all(keys, self._route, choose)
-        if routed is not None:
-            costs = keyed_costs(costs, routed)
-        largest = max(costs)
-        if largest > EVENT_SIZE_BYTES_MAX:  # or its key makes it seem so
-            largest = max(map(len, payloads))
-        self._refuse_unless_room_for(sum(costs), largest)
-        self._room.used += sum(costs)
-        if routed is None:
-            self._last_written = self._placing.add(Columns(payloads, costs, None, stamps), None)
+        placing = self._placing
+        shares: Sequence[tuple[Outbox | None, Columns]]
+        if keys is None:
+            shares = [(None, columns_of(payloads, None, stamps))]
         else:
-            divided = divide(payloads, routed, costs, stamps)
-            for outbox, columns in divided.items():
-                self._placing.add(columns, outbox)
-            self._last_written = tuple(divided)
+            routed = route_all(keys, self._routes, placing.choose_keyless)
+            shares = list(divide(payloads, routed, stamps).items())
+        cost = sum(share.cost for _, share in shares)
+        is_small = cost <= self._settings.event_limit_bytes
+        self._refuse_unless_room_for(cost, cost if is_small else max(map(len, payloads)))
+        reached = [placing.add(share, chosen) for chosen, share in shares]
+        self._last_written = tuple(chain.from_iterable(reached))
+        self._room.used += cost
         self._schedule_pump()
 
     def write_arrow(
@@ -284,7 +281,7 @@ class LaneWriter(Generic[T]):
             return
         self._refuse_unless_room_for(cost, largest)
         block_size = self._settings.block_size_bytes
-        self._last_written = self._placing.add_arrow(content, self._route, block_size)
+        self._last_written = self._placing.add_arrow(content, self._routes.__getitem__, block_size)
         self._room.used += cost
         self._schedule_pump()
 

@@ -8,7 +8,7 @@ which learns that it is sealed before it sends anything, and hands over in its t
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import cycle
+from itertools import cycle, islice
 
 from anabranch.client.writing.appender import SegmentAppender
 from anabranch.client.writing.handover import hand_over
@@ -18,6 +18,32 @@ from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.errors import AnabranchError, InvalidRequest, Remedy
 
 KEYS_CACHED_MAX = 65_536
+
+
+class KeyRoutes(dict[str, tuple[Outbox, bytes]]):
+    """For each key, what `route` returns for it: (the outbox of the key, the key as stored).
+
+    `routes[key]` asks `route` only about a key that is not here, and raises what `route` raises. It
+    keeps at most `limit` keys; when that many are here, the oldest eighth makes room. Clear it when
+    the routes change. It is a dictionary because a look-up runs once per event.
+    """
+
+    __slots__ = ("_limit", "_route")
+
+    def __init__(
+        self, route: Callable[[str], tuple[Outbox, bytes]], limit: int = KEYS_CACHED_MAX
+    ) -> None:
+        super().__init__()
+        self._route = route
+        self._limit = limit
+
+    def __missing__(self, key: str) -> tuple[Outbox, bytes]:
+        found = self._route(key)
+        if len(self) >= self._limit:
+            for oldest in list(islice(self, max(1, self._limit // 8))):
+                del self[oldest]
+        self[key] = found
+        return found
 
 
 class Lanes:

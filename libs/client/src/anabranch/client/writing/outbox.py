@@ -155,6 +155,12 @@ class Outbox:
         return first if isinstance(first, LargeEvent) and first.reference is None else None
 
     @property
+    def is_gathering(self) -> bool:
+        """Whether the events behind those in flight still gather, so that no block is to be sent
+        or uploaded now."""
+        return bool(self.in_flight) and not self._closed
+
+    @property
     def waits_for_room(self) -> bool:
         """Whether only the bytes in flight, of all segments, hold the next block back."""
         return bool(self._closed) and len(self.in_flight) < self._blocks_in_flight_max

@@ -47,9 +47,18 @@ class Placing:
     def add(self, columns: Columns, chosen: Outbox | None) -> tuple[Outbox, ...]:
         """Add the events to `chosen`; None: to drawn segments. Returns the outboxes that received
         some."""
-        ends = list(accumulate(columns.costs))
+        outbox = chosen or self.choose_keyless()
+        if columns.cost <= min(outbox.block_size, EVENT_SIZE_BYTES_MAX):
+            self._gather(columns, outbox)
+            return (outbox,)
+        return self._add_in_blocks(columns, chosen)
+
+    def _add_in_blocks(self, columns: Columns, chosen: Outbox | None) -> tuple[Outbox, ...]:
+        """As `add`, for events that may fill a block and go on in the next one, or be large."""
+        costs = columns.costs()
+        ends = list(accumulate(costs))
         reached: dict[Outbox, None] = {}
-        any_large = max(columns.costs) > EVENT_SIZE_BYTES_MAX
+        any_large = max(costs) > EVENT_SIZE_BYTES_MAX
         start = 0
         while start < len(ends):
             outbox = chosen or self.choose_keyless()
@@ -58,30 +67,31 @@ class Placing:
                 self.add_large(columns.large(start), outbox)
                 start += 1
                 continue
-            taken = ends[start] - columns.costs[start]
+            taken = ends[start] - costs[start]
             end = min(len(ends), bisect_left(ends, taken + outbox.block_size) + 1)
             if any_large:
                 end = columns.before_large(start, end)
-            self._gather(columns, start, end, outbox)
-            outbox.gathering.cost += ends[end - 1] - taken
-            if outbox.gathering.cost >= outbox.block_size:
-                outbox.close_batch()
-                self.keyless = None
-            outbox.awake = True
+            self._gather(columns.between(start, end, ends[end - 1] - taken), outbox)
             start = end
         return tuple(reached)
 
-    def _gather(self, columns: Columns, start: int, end: int, outbox: Outbox) -> None:
+    def _gather(self, columns: Columns, outbox: Outbox) -> None:
+        """Add all the events to the gathering block, and close it if it is full."""
         batch = outbox.gathering
         if columns.timestamps_ms is not None:
             batch.pad_timestamps()
-            batch.timestamps_ms.extend(columns.timestamps_ms[start:end])
+            batch.timestamps_ms.extend(columns.timestamps_ms)
         if columns.keys is not None:
             batch.pad_keys()
-            batch.keys.extend(columns.keys[start:end])
+            batch.keys.extend(columns.keys)
         if self._joined is not None:
             batch.spans = self._joined(batch.spans)
-        batch.events.extend(columns.events[start:end])
+        batch.events.extend(columns.events)
+        batch.cost += columns.cost
+        if batch.cost >= outbox.block_size:
+            outbox.close_batch()
+            self.keyless = None
+        outbox.awake = True
 
     def add_arrow(
         self, content: ArrowEvents, route: Callable[[str], tuple[Outbox, bytes]], block_size: int

@@ -52,8 +52,8 @@ def encode_block(
     key_lengths, joined_keys, stamps = b"", b"", b""
     if keys is not None and any(key is not None for key in keys):
         assert len(keys) == len(events)
-        stored = [key for key in keys if key is not None] if None in keys else keys
-        key_lengths = _key_lengths(keys, cast(Sequence[bytes], stored)).tobytes()
+        stored = keys if all(keys) else [key for key in keys if key is not None]
+        key_lengths = _key_lengths(keys, cast(Sequence[bytes], stored))
         joined_keys = b"".join(cast(Sequence[bytes], stored))
     if timestamps_ms is not None:
         assert len(timestamps_ms) == len(events)
@@ -133,12 +133,12 @@ def encode_part(
     )
 
 
-def _key_lengths(keys: Sequence[bytes | None], stored: Sequence[bytes]) -> "array[int]":
+def _key_lengths(keys: Sequence[bytes | None], stored: Sequence[bytes]) -> bytes:
     """The column of key lengths; `stored` are the keys without the None items."""
-    sizes = array("I", map(len, stored))
+    sizes = list(map(len, stored))
     longest = max(sizes)
     if longest > KEY_SIZE_BYTES_MAX:
         raise InvalidRequest("a routing key is too long", size=longest, limit=KEY_SIZE_BYTES_MAX)
-    if len(stored) == len(keys):
-        return array("H", sizes)
-    return array("H", [NO_KEY if key is None else len(key) for key in keys])
+    if len(stored) != len(keys):
+        sizes = [NO_KEY if key is None else len(key) for key in keys]
+    return struct.pack(f"<{len(sizes)}H", *sizes)
