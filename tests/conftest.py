@@ -1,7 +1,8 @@
 """What holds for all tests: silent logs, little garbage collection, and the servers asked for.
 
-Services' log lines are dropped unless a test looks at them. Hypothesis draws the same examples in
-every usual run and new ones in a thorough one (`kit.thorough`), in either however slow the machine.
+Services' log lines are dropped unless a test looks at them. Hypothesis draws a few examples, the
+same ones, in every usual run and more, new ones, in a thorough one (`kit.thorough`), in either
+however slow the machine.
 """
 
 import gc
@@ -19,10 +20,11 @@ from kit.infra import Infra
 from kit.infra.hurting import HurtingInfra, chosen_hurts
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
 from kit.s3_server import S3Server, weed_binary
-from kit.thorough import is_thorough
+from kit.thorough import is_thorough, one_in
 
 settings.register_profile(
     "anabranch",
+    max_examples=100 // one_in(4),
     deadline=None,
     derandomize=not is_thorough(),
     database=None,
