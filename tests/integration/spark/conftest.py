@@ -1,11 +1,13 @@
 """One Spark session and one cluster for all tests of this package, which are in one group.
 
-Both end with the last of these tests: idle, they take a tenth of a processor.
+Both end with the last of these tests: idle, they take a tenth of a processor. pytest's scope
+`package` would end them with the run, because the folder is no Python package.
 
 A usual run takes those that cover each part once; `make test-spark` takes all of them.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,10 @@ USUAL = frozenset(
         "test_a_restarted_query_has_each_row_of_the_tables_once",
     }
 )
+FOLDER = Path(__file__).parent
 LONG = "one of the long proofs in Spark: make test-spark runs all of them"
+
+_shared = ExitStack()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,24 +47,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         path = Path(item.path)
-        if path.parent == Path(__file__).parent and not {path.stem, item.name} & USUAL:
+        if path.parent == FOLDER and not {path.stem, item.name} & USUAL:
             item.add_marker(pytest.mark.skip(reason=LONG))
 
 
-@pytest.fixture(scope="package")
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End what these tests share with the last of them."""
+    if nextitem is None or not nextitem.path.is_relative_to(FOLDER):
+        _shared.close()
+
+
+@pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    with local_session("tests", quick=True) as opened:
-        yield opened
+    yield _shared.enter_context(local_session("tests", quick=True))
+    _shared.close()  # if the run was interrupted
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterThread]:
     """A cluster to which each module adds a scope of its own."""
-    with cluster_thread(tmp_path_factory.mktemp("spark") / "data") as found:
-        yield found
+    yield _shared.enter_context(cluster_thread(tmp_path_factory.mktemp("spark") / "data"))
+    _shared.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def _following_scope(running: ClusterThread) -> None:
     running.run(lambda client: client.scopes.create(SCOPE))
 
