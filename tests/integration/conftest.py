@@ -16,12 +16,25 @@ from kit.thorough import is_thorough
 
 LONGEST = frozenset(
     {
+        "test_a_cluster_reads_all_events_and_goes_on_after_its_metadata_was_restored",
+        "test_a_cluster_that_loses_its_power_has_everything_that_it_acknowledged",
         "test_a_guide_that_starts_a_cluster_does_what_it_says[docs/fail-over.md]",
         "test_a_guide_that_starts_a_cluster_does_what_it_says[docs/replication.md]",
-        "test_while_nats_is_away_nobody_is_taken_for_dead",
-        "test_controllers_continue_while_each_server_is_killed_wiped_and_back",
-        "test_the_demo_survives_the_loss_of_a_store_and_its_disk[jetstream]",
+        "test_a_guide_that_starts_a_cluster_does_what_it_says[docs/topics.md]",
+        "test_a_hundred_scales_survive_the_death_of_a_controller_that_performs_them",
+        "test_a_paused_leader_that_wakes_up_serves_no_more",
         "test_a_redis_that_hangs_or_dies_stops_no_work",
+        "test_a_store_that_acknowledges_before_it_writes_is_found_out",
+        "test_a_view_is_the_plain_fold_of_its_events_whenever_its_processes_are_killed",
+        "test_controllers_continue_while_each_server_is_killed_wiped_and_back",
+        "test_every_block_that_is_marked_to_run_does_what_the_document_says[docs/measuring.md]",
+        "test_every_transaction_ends_whole_or_not_at_all",
+        "test_nothing_acknowledged_is_lost_and_no_number_is_given_twice",
+        "test_nothing_is_taken_for_missing_while_no_majority_is_there",
+        "test_the_demo_survives_the_loss_of_a_store_and_its_disk[jetstream]",
+        "test_the_demo_survives_the_loss_of_a_store_and_its_disk[replicated]",
+        "test_three_nats_servers_survive_the_death_of_one_and_keep_what_they_confirmed",
+        "test_while_nats_is_away_nobody_is_taken_for_dead",
     }
 )
 LONG = "one of the longest tests: make test-integration runs all of them"

@@ -111,8 +111,11 @@ def run_schedule(owners: Sequence[Coroutine[Any, Any, None]], schedule: Sequence
     return choices
 
 
-def all_schedules(run: Callable[[Sequence[int]], list[int]]) -> int:
+def all_schedules(run: Callable[[Sequence[int]], list[int]], stride: int = 1) -> int:
     """Call `run(schedule)` for every interleaving there is; how many there were.
+
+    With a `stride`, only for those that turn to another one at a step that is a multiple of it,
+    counted from the last turn.
 
     `run` performs one interleaving from scratch and returns what `run_schedule` returned.
     """
@@ -122,7 +125,7 @@ def all_schedules(run: Callable[[Sequence[int]], list[int]]) -> int:
         prefix = pending.pop()
         choices = run(prefix)
         count += 1
-        for step in range(len(prefix), len(choices)):
+        for step in range(len(prefix), len(choices), stride):
             filler = (0,) * (step - len(prefix))
             pending += [(*prefix, *filler, other) for other in range(1, choices[step])]
     return count

@@ -34,8 +34,8 @@ class ClusterThread:
 @contextmanager
 def cluster_thread(data_dir: Path, settings: UpSettings | None = None) -> Iterator[ClusterThread]:
     """Run the embedded cluster in a thread during the block."""
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    made = threading.Event()
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    stop, made = asyncio.Event(), threading.Event()
     found: list[ClusterThread] = []
 
     async def serve() -> None:
@@ -49,12 +49,13 @@ def cluster_thread(data_dir: Path, settings: UpSettings | None = None) -> Iterat
                 made.set()
                 await stop.wait()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    try:
-        assert made.wait(DEADLINE_S)
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(DEADLINE_S)
-        loop.close()
+    with runner:  # its end leaves no task and no socket open
+        loop = runner.get_loop()
+        thread = threading.Thread(target=runner.run, args=(serve(),))
+        thread.start()
+        try:
+            assert made.wait(DEADLINE_S)
+            yield found[0]
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(DEADLINE_S)

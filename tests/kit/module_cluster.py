@@ -16,7 +16,7 @@ from anabranch.cli.up import EmbeddedCluster, UpSettings, embedded_cluster
 def running_cluster(settings: UpSettings) -> Iterator[EmbeddedCluster]:
     """A cluster that is ready; its addresses may be read in any thread."""
     found: Future[EmbeddedCluster] = Future()
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    runner, stop = asyncio.Runner(loop_factory=asyncio.new_event_loop), asyncio.Event()
 
     async def serve() -> None:
         async with embedded_cluster(settings) as cluster:
@@ -24,8 +24,9 @@ def running_cluster(settings: UpSettings) -> Iterator[EmbeddedCluster]:
             found.set_result(cluster)
             await stop.wait()
 
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(loop.run_until_complete, serve())
+    with runner, ThreadPoolExecutor(1) as thread:  # the runner leaves no task and no socket open
+        loop = runner.get_loop()
+        running = thread.submit(runner.run, serve())
         either: tuple[Future[Any], ...] = (found, running)
         wait(either, return_when=FIRST_COMPLETED)
         try:
@@ -34,4 +35,3 @@ def running_cluster(settings: UpSettings) -> Iterator[EmbeddedCluster]:
         finally:
             loop.call_soon_threadsafe(stop.set)
             running.result()
-            loop.close()

@@ -19,7 +19,7 @@ from kit.store_world import Client, Life, World
 from kit.store_writer import WriterScript
 from kit.thorough import some_of
 
-ONE_IN = 3
+ONE_IN = 9
 
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0")
 WRITER_OF_SUCCESSOR = b"s" * 16

@@ -1,6 +1,7 @@
 """How many of the points are tried at which something can go wrong.
 
-A usual run tries one in a few, the same ones every time; `make thorough` tries all of them.
+A usual run tries one in a few of the points, seeds and examples, the same ones every time;
+`make thorough` tries all of them.
 """
 
 import os

@@ -11,7 +11,7 @@ from kit.control_crash import PLOTS, changing_requests, killed, stood_still
 from kit.thorough import some_of
 
 STATES_MIN = 300
-ONE_IN = 6
+ONE_IN = 18
 SECOND_KILLS = (17, 20)
 """Requests of the next controller: having caught up takes it 16."""
 

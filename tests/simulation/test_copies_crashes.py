@@ -18,8 +18,10 @@ from kit.simdisk import (
     Survival,
     When,
 )
+from kit.thorough import one_in, some_of
 
 PARTS = 4
+ONE_IN = 4
 
 
 @cache
@@ -58,7 +60,7 @@ def test_a_crash_at_any_disk_call_leaves_a_copy_with_all_that_it_reported(
     part: int, writer: str
 ) -> None:
     states = 0
-    for call in whole_trace(writer)[part::PARTS]:
+    for call in some_of(whole_trace(writer)[part::PARTS], ONE_IN):
         for when in moments(call):
             disk = SimDisk()
             disk.crash_at(call.number, when)
@@ -72,12 +74,12 @@ def test_a_crash_at_any_disk_call_leaves_a_copy_with_all_that_it_reported(
                 machine.power_loss(survival)
                 check(machine, ledger.fork())
                 states += 1
-    assert states > 100
+    assert states > 100 // one_in(ONE_IN)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_an_error_at_any_disk_call_is_never_a_false_report(error: int) -> None:
-    for call in whole_trace("inline"):
+    for call in some_of(whole_trace("inline"), ONE_IN):
         disk = SimDisk()
         disk.fail_at(call.number, error)
         ledger = run_until_crash(whole_life, disk, WRITERS["inline"])
@@ -86,5 +88,5 @@ def test_an_error_at_any_disk_call_is_never_a_false_report(error: int) -> None:
 
 
 def test_random_lives_keep_what_was_reported() -> None:
-    for seed in range(300):
+    for seed in range(300 // one_in(ONE_IN)):
         random_copies(seed)

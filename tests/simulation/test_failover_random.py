@@ -5,7 +5,7 @@ import pytest
 from kit.failover_scenario import random_failover
 from kit.thorough import one_in
 
-SEEDS = 10 * 25 // one_in(25)
+SEEDS = 250 // one_in(80)
 
 
 def test_random_fail_overs_lose_nothing_and_answer_with_the_present() -> None:

@@ -33,6 +33,9 @@ from kit.simdisk import (
     Survival,
     When,
 )
+from kit.thorough import one_in, some_of
+
+ONE_IN = 4
 
 
 @cache
@@ -95,7 +98,7 @@ def test_the_releasing_script_lets_several_files_go_at_once() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int, writer: str) -> None:
     states = 0
-    for call in whole_trace(LIVES[writer])[part::4]:
+    for call in some_of(whole_trace(LIVES[writer])[part::4], ONE_IN):
         for when in moments(call):
             disk = SimDisk()
             disk.crash_at(call.number, when)
@@ -109,7 +112,7 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int, writer: 
                 check(machine, {c: ledger.copy() for c, ledger in ledgers.items()})
                 states += 1
             states += 1
-    assert states >= 250, "a thousand states over the four parts"
+    assert states >= 250 // one_in(ONE_IN), "a thousand states over the four parts"
 
 
 @pytest.mark.parametrize("writer", list(LIVES))
@@ -118,7 +121,7 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(part: int, writer: 
 def test_an_error_at_any_disk_call_is_never_a_false_acknowledgement(
     error: int, lasting: bool, writer: str
 ) -> None:
-    for call in whole_trace(LIVES[writer]):
+    for call in some_of(whole_trace(LIVES[writer]), ONE_IN):
         disk = SimDisk()
         (disk.fail_from if lasting else disk.fail_at)(call.number, error)
         ledgers = run_until_crash(LIVES[writer], disk)
@@ -156,7 +159,7 @@ def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> N
 
 
 def test_random_lives_keep_what_was_acknowledged() -> None:
-    for seed in range(300):
+    for seed in range(300 // one_in(ONE_IN)):
         random_journal(seed)
 
 
@@ -174,6 +177,6 @@ def test_random_lives_in_which_small_frames_go_first_keep_what_was_acknowledged(
     monkeypatch.setattr(group, "SMALL_SIZE_BYTES", 500)
     monkeypatch.setattr(group, "LARGE_SIZE_BYTES", 1000)
     monkeypatch.setattr(group_commit, "small_first", noted)
-    for seed in range(300):
+    for seed in range(300 // one_in(ONE_IN)):
         random_journal(seed)
-    assert held > 100
+    assert held > 100 // one_in(ONE_IN)

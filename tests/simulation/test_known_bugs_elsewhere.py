@@ -28,6 +28,7 @@ from kit.store_check import check_everything
 from kit.store_requests import create, delete, flush, merge, seal
 from kit.store_world import Client, Life, Script, World
 from kit.store_writer import WriterScript
+from kit.thorough import one_in
 from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, SEGMENT, run
 from kit.tier2_model import expected_contents, read_back, small_container
@@ -303,7 +304,7 @@ def test_a_crash_between_a_seal_and_its_manifest_never_leaves_a_segment_half_sea
         await flush(client, 0)
         await check_everything(life)
 
-    for world in crashed(sealing_life, "tier_disk"):
+    for world in crashed(sealing_life, "tier_disk", step=one_in(4)):
         assert world.run(seal_again)
         world.kill()
         assert world.run(check_everything)
@@ -330,7 +331,7 @@ def test_a_crash_while_the_small_files_are_made_never_stops_later_appends() -> N
         await flush(client, 0)
         assert writer.acknowledged == 2
 
-    for world in crashed(first_append, "journal_disk"):
+    for world in crashed(first_append, "journal_disk", step=one_in(2)):
         assert world.run(append)
 
 

@@ -32,7 +32,7 @@ from kit.thorough import one_in
 SEGMENTS = ("s/a/0.#epoch.0", "s/b/1.#epoch.0", "s/b/2.#epoch.0")
 STATES_MIN = 1000
 SHARES = 4
-ONE_IN = one_in(6)
+ONE_IN = one_in(12)
 
 
 async def busy_life(life: Life) -> None:

@@ -24,7 +24,7 @@ CONTAINER = 1
 """Theirs, by their numbers; the world has no containers of topics."""
 KEPT, EMPTIED = (partition(ordinal, CONTAINER) for ordinal in (0, 1))
 SHARES = 2
-ONE_IN = one_in(6)
+ONE_IN = one_in(18)
 
 
 async def numbered_life(life: Life) -> None:

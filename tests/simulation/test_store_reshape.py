@@ -31,7 +31,7 @@ CONTAINER = 1
 """Theirs, by their names."""
 STATES_MIN = 1000
 SHARES = 4
-ONE_IN = one_in(6)
+ONE_IN = one_in(18)
 
 
 async def reshaping_life(life: Life) -> None:

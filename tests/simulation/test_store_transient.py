@@ -25,7 +25,7 @@ PARENT = "s/a/1.#epoch.0"
 CONTAINER = 1
 STATES_MIN = 500
 SHARES = 4
-ONE_IN = one_in(6)
+ONE_IN = one_in(18)
 
 
 async def uploading_life(life: Life) -> None:

@@ -5,7 +5,7 @@ import pytest
 from kit.stream_log_scenario import random_stream_log
 from kit.thorough import one_in
 
-SEEDS = 40 * 25 // one_in(25)
+SEEDS = 1000 // one_in(50)
 
 
 def test_random_lives_of_owners_lose_nothing_and_agree() -> None:

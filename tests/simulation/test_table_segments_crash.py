@@ -21,7 +21,7 @@ from kit.table_world import TableCaller, TableWorld
 from kit.thorough import one_in
 
 SHARES = 3
-ONE_IN = one_in(8)
+ONE_IN = one_in(24)
 
 
 def a_world() -> TableWorld:

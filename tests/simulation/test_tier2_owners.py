@@ -22,6 +22,7 @@ from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo
 from kit.chunk_faults import PausingStorage, all_schedules, run_schedule
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import no_list_after_manifest
+from kit.thorough import one_in
 from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import CONTAINER, SEGMENT, run
 from kit.tier2_model import ModelContainer, expected_contents, read_back, small_container
@@ -124,7 +125,7 @@ def _interleave(schedule: Sequence[int]) -> list[int]:
 
 
 def test_in_every_interleaving_one_history_comes_out_and_the_older_owner_is_deposed() -> None:
-    assert all_schedules(_interleave) >= 500
+    assert all_schedules(_interleave, stride=one_in(2)) >= 500 // one_in(2)
 
 
 def _sleep_while_successors_collect(rivals: _Rivals) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kit.thorough import is_thorough
+from kit.thorough import some_of
 from kit.together_scenario import random_together
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize("seed", range(100 if is_thorough() else 5))
+@pytest.mark.parametrize("seed", some_of(range(100), 25))
 def test_random_groups_are_stored_whole_or_not_at_all(seed: int) -> None:
     counts = random_together(seed)
     assert counts["groups stored"]

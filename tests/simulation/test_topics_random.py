@@ -5,7 +5,7 @@ import pytest
 from kit.thorough import one_in
 from kit.topics.scenario import random_topics
 
-SEEDS = 10 * 60 // one_in(60)
+SEEDS = 600 // one_in(150)
 
 
 def test_topics_settle_and_no_promise_is_broken_on_the_way() -> None:

@@ -3,16 +3,17 @@
 import pytest
 
 from kit.group_scenario import Focus
+from kit.thorough import some_of
 from kit.view_scenario import RESETS, ZOMBIES, random_view
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", some_of(range(40), 3))
 def test_a_random_view_folds_every_event_once(seed: int) -> None:
     random_view(seed)
 
 
 @pytest.mark.parametrize("focus", [ZOMBIES, RESETS])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some_of(range(10), 3))
 def test_a_view_in_one_kind_of_trouble_folds_every_event_once(seed: int, focus: Focus) -> None:
     random_view(seed, focus)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from anabranch.common.wire.messages import REQUESTS_REMEMBERED, TableUpdated
 from anabranch.common.wire.table_columns import ABSENT, ANY, Refusal
 from kit.served_table import PROVIDERS, ServedTable
+from kit.thorough import one_in
 
 KINDS = ("any", "absent", "present", "wrong")
 NAMES = [b"a", b"b", b"c", b"d"]
@@ -114,7 +115,7 @@ class History:
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
 @given(history=histories)
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 def test_every_history_is_that_of_a_dict_with_versions(
     name: str, history: list[tuple[str, list[list[tuple[bytes, bytes | None, str]]]]]
 ) -> None:

@@ -1,9 +1,13 @@
 """One Spark session and one cluster for all tests of this package, which are in one group.
 
+Both end with the last of these tests: idle, they take a tenth of a processor. pytest's scope
+`package` would end them with the run, because the folder is no Python package.
+
 A usual run takes those that cover each part once; `make test-spark` takes all of them.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,24 +24,21 @@ USUAL = frozenset(
         "test_reading_ends_and_starts_at_positions_without_loss_or_repetition",
         "test_a_session_leaves_nothing_in_the_current_directory",
         "test_tables",  # a module name stands for all of its tests
-        "test_sigterm_in_the_middle_of_a_job_leaves_no_files",
         "test_each_event_comes_once_over_restarts_splits_and_merges",
-        "test_truncated_events_fail_the_query_or_are_passed_over[limits0]",
-        "test_retention_may_delete_what_a_later_batch_has_confirmed",
         "test_pushed_filters_change_no_result[tier2]",
         "test_columns_on_request_tell_where_an_event_comes_from[nats_url]",
-        "test_a_time_divides_a_stream_that_was_scaled_after_it[tier2]",
         "test_nothing_is_found_in_a_healthy_stream_beside_them",
         "test_a_damage_is_not_found_again_as_the_gap_that_it_leaves",
-        "test_a_query_writes_each_event_once_though_a_task_fails[raise after flush]",
         "test_a_batch_that_spark_did_not_note_is_not_written_again",
         "test_keys_and_times_reach_the_stream",
         "test_what_is_refused_tells_users_what_to_do",
         "test_a_restarted_query_has_each_row_of_the_tables_once",
-        "test_compaction_rewrites_small_files_and_readers_see_the_same_events",
     }
 )
+FOLDER = Path(__file__).parent
 LONG = "one of the long proofs in Spark: make test-spark runs all of them"
+
+_shared = ExitStack()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,21 +47,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         path = Path(item.path)
-        if path.parent == Path(__file__).parent and not {path.stem, item.name} & USUAL:
+        if path.parent == FOLDER and not {path.stem, item.name} & USUAL:
             item.add_marker(pytest.mark.skip(reason=LONG))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End what these tests share with the last of them."""
+    if nextitem is None or not nextitem.path.is_relative_to(FOLDER):
+        _shared.close()
 
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    with local_session("tests", quick=True) as opened:
-        yield opened
+    yield _shared.enter_context(local_session("tests", quick=True))
+    _shared.close()  # if the run was interrupted
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterThread]:
     """A cluster to which each module adds a scope of its own."""
-    with cluster_thread(tmp_path_factory.mktemp("spark") / "data") as found:
-        yield found
+    yield _shared.enter_context(cluster_thread(tmp_path_factory.mktemp("spark") / "data"))
+    _shared.close()
 
 
 @pytest.fixture(scope="session")

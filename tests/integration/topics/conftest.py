@@ -1,4 +1,4 @@
-"""The cluster that the tests of topics share: one controller, one store with a journal.
+"""The cluster that the tests of a module share: one controller, one store with a journal.
 
 The controller looks for records that are to go every second.
 """
@@ -11,7 +11,7 @@ from anabranch.cli.up import EmbeddedCluster, UpSettings
 from kit.module_cluster import running_cluster
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
     settings = UpSettings(tmp_path_factory.mktemp("topics"), redis=False)
     with pytest.MonkeyPatch.context() as environment:

@@ -12,6 +12,7 @@ from bench.clock import SystemStopwatch
 from bench.http_load import CONNECTIONS, Load, answer_size, get_request, post_request, run_load
 from bench.workloads.w12_gateway import Turns
 from kit.bench_fake import FakeStopwatch
+from kit.served_streams import served_streams
 
 CASE = case_of(32)
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -30,9 +31,8 @@ async def serving(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
         except asyncio.IncompleteReadError:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], heads
+    async with served_streams(serve) as port:
+        yield port, heads
 
 
 def requests(count: int) -> Callable[[], bytes | None]:

@@ -12,6 +12,7 @@ from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.common.model.reader_group import READERS_MAX
 from kit.group_model import ModelGroup, RandomLog, model_group
 from kit.rng import seeded
+from kit.thorough import one_in
 
 CODEC = ReaderGroupCodec()
 ENTRIES = 120
@@ -67,7 +68,7 @@ class Watched:
 
 @given(seeds, st.integers(1, 5), st.integers(1, 2), st.booleans())
 @example(seed=0, epochs=5, streams=2, bounded=True)
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 def test_whatever_is_written_the_positions_are_a_cut_and_each_segment_has_one_reader(
     seed: int, epochs: int, streams: int, bounded: bool
 ) -> None:
@@ -86,7 +87,7 @@ def test_whatever_is_written_the_positions_are_a_cut_and_each_segment_has_one_re
 
 @given(seeds, st.integers(1, 5), st.booleans())
 @example(seed=1, epochs=5, bounded=True)
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 def test_a_group_reads_all_between_start_and_end_whenever_it_was_interrupted(
     seed: int, epochs: int, bounded: bool
 ) -> None:

@@ -17,6 +17,7 @@ from anabranch.client import CodecMissing, connect
 from anabranch.client.exports import MODULES
 from anabranch.common.contracts import subjects
 from anabranch.common.contracts.queries import ScopeList
+from kit.served_streams import served_streams
 from kit.spans import UntouchableTracer
 
 PROGRAM = """
@@ -66,10 +67,9 @@ def among(names: set[str], modules: list[str]) -> list[str]:
 
 
 async def test_a_program_that_asks_one_question_loads_no_optional_package() -> None:
-    async with await asyncio.start_server(tiny_nats, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
+    async with served_streams(tiny_nats) as port:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-c", PROGRAM, f"nats://{host}:{port}",
+            sys.executable, "-P", "-c", PROGRAM, f"nats://127.0.0.1:{port}",
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip

@@ -16,6 +16,7 @@ from anabranch.common.errors import OutcomeUnknown
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.ids import SeededIds
 from anabranch.common.runtime.nats_target import nats_target
+from kit.served_streams import served_streams
 
 
 class _SwallowingConnection:
@@ -111,8 +112,7 @@ async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
         gone.set()
         writer.close()
 
-    async with await asyncio.start_server(mute, "127.0.0.1", 0) as server, asyncio.timeout(2):
-        port = server.sockets[0].getsockname()[1]
+    async with served_streams(mute) as port, asyncio.timeout(2):
         async with asyncio.TaskGroup() as group:
             connecting = group.create_task(
                 connect_nats(nats_target(f"nats://127.0.0.1:{port}"), "test")

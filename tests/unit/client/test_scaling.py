@@ -12,6 +12,7 @@ from kit.client_bench import STREAM, Bench, bench, reader_settings, writer_setti
 from kit.fake_segstore import Direction, Fault, FaultRule
 from kit.history import KeyedHistory
 from kit.scaling import Conductor, Stages, chain, merge, read_on, shift, split
+from kit.thorough import one_in
 
 WRITER = writer_settings(block_size_bytes=150, blocks_in_flight_max=3)
 READER = reader_settings(wait_ms=10, read_size_bytes=400)
@@ -68,7 +69,7 @@ async def everything(b: Bench) -> list[tuple[str | None, bytes]]:
 async def test_a_writer_follows_a_scale_at_every_step(
     segments: int, stages: Stages, every: int
 ) -> None:
-    for start, conductors in starts(2):
+    for start, conductors in starts(2 * one_in(4)):
         history = KeyedHistory()
         async with bench(segments) as b:
             conductor = Conductor(b, stages(b), start, every)
@@ -86,7 +87,7 @@ async def test_a_writer_follows_a_scale_at_every_step(
 async def test_lost_acknowledgements_around_a_seal_lose_and_double_nothing(
     segments: int, stages: Stages, every: int
 ) -> None:
-    for start, conductors in starts(3):
+    for start, conductors in starts(3 * one_in(3)):
         history = KeyedHistory()
         async with bench(segments) as b:
             conductor = Conductor(b, stages(b), start, every, lose_every(4))
@@ -103,7 +104,7 @@ async def test_lost_acknowledgements_around_a_seal_lose_and_double_nothing(
 async def test_a_reader_at_the_tail_follows_a_scale_at_every_step(
     segments: int, stages: Stages, every: int
 ) -> None:
-    for start, conductors in starts(3):
+    for start, conductors in starts(3 * one_in(3)):
         history = KeyedHistory()
         async with bench(segments) as b, asyncio.TaskGroup() as tasks:
             conductor = Conductor(b, stages(b), start, every)

@@ -17,6 +17,7 @@ from anabranch.common.wire.messages import Appended, Message, SegmentRead
 from kit.client_bench import STREAM, Bench, bench
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.shared_state import SHARED, History, HistoryCodec, names, stored_entries
+from kit.thorough import one_in
 
 Shared = StateSynchronizer[History, str]
 REPLICAS = 3
@@ -117,6 +118,6 @@ async def play(schedule: list[Step]) -> None:
     ]
 )  # fmt: skip
 @given(schedule=steps)
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 def test_replicas_of_any_schedule_end_in_what_the_log_says(schedule: list[Step]) -> None:
     asyncio.run(play(schedule))

@@ -32,6 +32,7 @@ from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.messages import Message, TableRead, TableUpdated
 from kit.fake_segstore import Direction, Fault, no_faults
 from kit.table_bench import TableBench, collected, table_bench
+from kit.thorough import one_in
 
 T = TypeVar("T")
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
@@ -332,7 +333,7 @@ def check(bench: TableBench, told: Told) -> None:
 
 
 @given(schedule=steps, partitions=st.integers(1, 2), in_flight=st.integers(1, 4))
-@settings(max_examples=40)
+@settings(max_examples=40 // one_in(4))
 def test_whatever_happens_the_log_has_every_update_that_was_told_exactly_once(
     schedule: list[tuple[bytes, str, str, bool]], partitions: int, in_flight: int
 ) -> None:

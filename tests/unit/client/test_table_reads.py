@@ -37,6 +37,7 @@ from kit.table_bench import (
     table_bench,
     together,
 )
+from kit.thorough import one_in
 
 ONE = TableConfig(partition_count=1)
 
@@ -223,7 +224,7 @@ async def test_a_scan_merges_the_partitions_in_the_order_of_their_keys(
     start=st.none() | st.binary(max_size=2),
     end=st.none() | st.binary(max_size=2),
 )
-@settings(max_examples=40)
+@settings(max_examples=40 // one_in(4))
 def test_a_scan_of_any_table_is_sorted_and_complete(
     keys: set[bytes], page_size: int, count: int, start: bytes | None, end: bytes | None
 ) -> None:

@@ -32,6 +32,7 @@ from anabranch.common.errors import (
     UnsupportedProtocol,
 )
 from anabranch.common.model.cluster import Endpoint
+from kit.served_streams import served_streams
 
 STORE = Endpoint("10.0.0.7", 9090)
 PROBLEM = "application/problem+json"
@@ -297,20 +298,17 @@ async def test_a_gateway_that_never_answers_costs_the_connect_deadline_and_no_so
         gone.set()
         writer.close()
 
-    server = await asyncio.start_server(served, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    calls = GatewayCalls(f"http://127.0.0.1:{port}")
-
-    async def dial(connection: SegmentStoreConnection) -> None:
-        await dial_through(calls, connection)
-
     settings = ConnectionSettings(connect_timeout_s=0.05)
-    with pytest.raises(ConnectionLost):
-        await open_connection(STORE, settings, dial)
-    async with asyncio.timeout(2):
-        await gone.wait()
-    server.close()
-    await server.wait_closed()
+    async with served_streams(served) as port:
+        calls = GatewayCalls(f"http://127.0.0.1:{port}")
+
+        async def dial(connection: SegmentStoreConnection) -> None:
+            await dial_through(calls, connection)
+
+        with pytest.raises(ConnectionLost):
+            await open_connection(STORE, settings, dial)
+        async with asyncio.timeout(2):
+            await gone.wait()
 
 
 # --- addresses ------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from anabranch.client.views.counts import ViewCounts
 from anabranch.client.views.partition import PartitionView, SegmentShare
 from anabranch.client.views.rows import Rows
 from anabranch.common.model.reader_group import group_ref
+from kit.thorough import one_in
 from kit.view_table import MemoryPartition
 
 GROUP = group_ref("s/g")
@@ -144,7 +145,7 @@ class Process:
                 self._world.acked[segment] = end
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 // one_in(4), deadline=None)
 @given(st.data())
 def test_every_event_is_folded_once_in_any_interleaving(data: st.DataObject) -> None:
     world = World()

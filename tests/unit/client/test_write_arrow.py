@@ -19,6 +19,7 @@ from anabranch.common.wire.messages import Appended
 from kit.client_bench import STREAM, bench, writer_settings
 from kit.fake_segstore import Fault, no_faults
 from kit.scaling import Conductor, shift
+from kit.thorough import one_in
 
 arrow = pytest.importorskip("pyarrow")
 
@@ -51,7 +52,7 @@ def table(rows: list[tuple[bytes, str | None, int]], kinds: tuple[Any, Any]) -> 
     return arrow.Table.from_arrays(columns, ["event", "key", "time"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=40 // one_in(4))
 @given(
     rows=ROWS,
     kinds=st.sampled_from(KINDS),

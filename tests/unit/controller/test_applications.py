@@ -18,6 +18,7 @@ from anabranch.controller.domain.application import (
     ApplicationForgotten,
     ApplicationRef,
 )
+from kit.thorough import one_in
 
 REF = ApplicationRef(StreamRef(scope_name("s"), stream_name("x")), 3, "app")
 
@@ -40,7 +41,7 @@ ATTEMPTS = st.lists(
 
 
 @given(attempts=ATTEMPTS)
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_each_version_is_committed_by_one_transaction_and_in_order(
     attempts: list[tuple[str, int, int]],
 ) -> None:

@@ -32,6 +32,7 @@ from anabranch.controller.handlers.commands import handle_command
 from anabranch.controller.projections import histories as histories_module
 from anabranch.controller.projections.histories import Histories, HistoryNotLoaded
 from kit.desks import command_desk
+from kit.thorough import one_in
 from kit.workflow_world import CREATE, DELETE, REF, SEAL, STEPS, SUBJECT, World
 
 SEGMENTS = 3
@@ -329,7 +330,7 @@ def entries(epochs: Sequence[EpochRecord]) -> int:
 
 
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=40), st.integers(0, 20))
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 def test_a_chunk_is_the_shortest_run_with_enough_entries_whatever_follows(
     counts: list[int], more: int
 ) -> None:

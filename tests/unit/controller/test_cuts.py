@@ -18,6 +18,7 @@ from kit.stream_model import (
     streams,
     touched_positions,
 )
+from kit.thorough import one_in
 
 CELLS = 8
 A, B = segment_id(0, 0), segment_id(0, 1)
@@ -143,7 +144,7 @@ def test_a_sealed_streams_last_segments_have_their_sizes() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=300 // one_in(4))
 def test_what_passes_for_a_cut_is_one(data: st.DataObject) -> None:
     stream = data.draw(streams())
     cut = data.draw(
@@ -159,7 +160,7 @@ def test_what_passes_for_a_cut_is_one(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 def test_wherever_a_reader_stands_is_a_cut(data: st.DataObject) -> None:
     stream = data.draw(streams())
     position = data.draw(read_positions(stream))
@@ -169,7 +170,7 @@ def test_wherever_a_reader_stands_is_a_cut(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_the_order_of_two_cuts_is_that_of_all_keys(data: st.DataObject) -> None:
     stream, first, second = two_positions(data)
     pairs = [(stream.place(first, cell), stream.place(second, cell)) for cell in range(CELLS)]
@@ -182,7 +183,7 @@ def test_the_order_of_two_cuts_is_that_of_all_keys(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_between_two_cuts_lie_exactly_the_bytes_that_only_the_later_has_behind_it(
     data: st.DataObject,
 ) -> None:
@@ -203,7 +204,7 @@ def test_between_two_cuts_lie_exactly_the_bytes_that_only_the_later_has_behind_i
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 def test_from_a_cut_to_the_present_lies_all_that_was_not_read(data: st.DataObject) -> None:
     stream, position, _ = two_positions(data)
 
@@ -213,7 +214,7 @@ def test_from_a_cut_to_the_present_lies_all_that_was_not_read(data: st.DataObjec
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_a_truncation_deletes_what_is_read_and_was_not_deleted(data: st.DataObject) -> None:
     stream, head, position = two_positions(data)
     history = History(stream.records)
@@ -230,7 +231,7 @@ def test_a_truncation_deletes_what_is_read_and_was_not_deleted(data: st.DataObje
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_of_two_cuts_the_earlier_and_the_later_for_every_key_are_cuts(data: st.DataObject) -> None:
     stream, first, second = two_positions(data)
     history = History(stream.records)

@@ -18,6 +18,7 @@ from anabranch.controller.domain.cluster.placement_actions import (
     StoreView,
 )
 from anabranch.controller.domain.cluster.placement_changes import failed_over, placed_elsewhere
+from kit.thorough import one_in
 
 NAMES = ("a", "b", "c", "d", "e")
 COUNT = 8
@@ -84,7 +85,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, StoreView], dict[int, Placement]]
 Worlds = tuple[dict[str, StoreView], dict[int, Placement]]
 
 
-@settings(max_examples=400)
+@settings(max_examples=400 // one_in(4))
 @given(world=worlds(), settled=st.booleans())
 def test_no_decision_breaks_a_rule(world: Worlds, *, settled: bool) -> None:
     stores, placements = world

@@ -20,6 +20,7 @@ from anabranch.controller.domain.cluster.liveness import (
 )
 from anabranch.controller.settings import Settings
 from anabranch.controller.wiring.cluster import UNSEEN_S_MAX, membership_health
+from kit.thorough import one_in
 
 TIMING = Timing()
 TICK_S = 0.25
@@ -134,7 +135,7 @@ SPANS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(stores=st.integers(1, 5), outages=SPANS, pauses=SPANS)
 def test_nobody_who_lives_is_ever_taken_for_dead(
     stores: int, outages: list[tuple[float, float]], pauses: list[tuple[float, float]]
@@ -146,7 +147,7 @@ def test_nobody_who_lives_is_ever_taken_for_dead(
     assert all(found.verdict(p.member) is Verdict.LIVE for p in found.processes)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40 // one_in(4))
 @given(stores=st.integers(3, 6), at=st.floats(3, 20), victim=st.integers(0, 2))
 def test_a_failure_is_noticed_within_three_seconds_and_a_half(
     stores: int, at: float, victim: int
@@ -183,7 +184,7 @@ def test_a_blind_observer_says_so() -> None:
     assert hold.blind
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(stores=st.integers(2, 7), data=st.data())
 def test_most_of_a_kind_going_at_once_is_held_until_it_is_confirmed(
     stores: int, data: st.DataObject
@@ -355,7 +356,7 @@ def test_an_observer_is_blind_before_it_judges_and_sees_between_two_beats(dead_s
     assert dead_s < 2.75 or timing.blind_s + timing.beat_s <= timing.silent_s_max
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(
     dead_s=st.floats(1.5, 5),
     lease_s=st.floats(0.5, 12),

@@ -26,6 +26,7 @@ from anabranch.controller.domain.stream import cuts
 from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.retention_set import RecordedCut
 from kit.stream_model import CELLS, Cut, StreamModel, as_cut, read_positions, streams
+from kit.thorough import one_in
 
 BY_TIME, BY_SIZE = RetentionType.TIME_MS, RetentionType.SIZE_BYTES
 Bytes = set[tuple[SegmentId, int]]
@@ -228,7 +229,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(stream, policy, facts, head, tails, standing)
 
 
-many = settings(max_examples=60)
+many = settings(max_examples=60 // one_in(4))
 
 
 @given(worlds())
@@ -389,7 +390,7 @@ def order_of(stream: StreamModel, one: Cut, other: Cut) -> str:
 
 
 @given(worlds(), st.data())
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 def test_bounds_that_overlap_nothing_are_treated_as_pravega_treats_them(
     world: World, data: st.DataObject
 ) -> None:

@@ -48,12 +48,13 @@ from kit.desks import DAY_MS, command_desk
 from kit.fake_stores import FakeSegmentStores
 from kit.fed_mirror import fed_mirror
 from kit.rng import seeded
+from kit.thorough import one_in
 
 SCOPE_NAME = ScopeName("s")
 SCOPE_SUBJECT = subjects.scope_events(SCOPE_NAME)
 REFS = [StreamRef(SCOPE_NAME, StreamName(name)) for name in "xyz"]
 ALL_STEPS = {**create_stream.STEPS, **seal_stream.STEPS, **delete_stream.STEPS}
-SEEDS = 60
+SEEDS = 72 // one_in(3)
 PAUSE_TURNS_MAX = 12
 
 S = TypeVar("S")

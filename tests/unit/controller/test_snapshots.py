@@ -78,6 +78,7 @@ from anabranch.controller.domain.stream.history import History
 from anabranch.controller.domain.stream.invariants import STREAM
 from anabranch.controller.domain.stream.state import Stream, StreamStep, next_step
 from kit.group_story import seen_stream
+from kit.thorough import one_in
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -228,25 +229,25 @@ def table_happens(table: KvTable, what: int, number: int) -> list[TableEvent]:
     return list(table_decide.decide(table, commands[number % 4], at))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(LIVES)
 def test_a_key_value_table_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(TABLE, life, table_happens)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(LIVES)
 def test_a_reader_group_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(GROUP, life, group_happens)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(LIVES)
 def test_a_scope_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(SCOPE, life, scope_happens)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(LIVES)
 def test_a_stream_is_the_same_after_a_snapshot(life: list[tuple[int, int]]) -> None:
     live(STREAM, life, stream_happens)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from anabranch.common.model.names import SegmentId, segment_id
 from anabranch.controller.domain.stream.history import History, SegmentLife, overlaps
 from kit.stream_model import CELLS, StreamModel, streams
+from kit.thorough import one_in
 
 
 def lives_in(history: History, stream_epoch: int) -> list[SegmentLife]:
@@ -14,7 +15,7 @@ def lives_in(history: History, stream_epoch: int) -> list[SegmentLife]:
 
 
 @given(streams(epochs_max=12))
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 def test_every_answer_is_that_of_looking_through_all_lives(stream: StreamModel) -> None:
     history = History(stream.records)
 
@@ -34,7 +35,7 @@ def test_every_answer_is_that_of_looking_through_all_lives(stream: StreamModel) 
 
 
 @given(streams(epochs_max=12), st.data())
-@settings(max_examples=50)
+@settings(max_examples=50 // one_in(4))
 def test_growing_epoch_by_epoch_makes_the_same_history_and_changes_no_earlier_one(
     stream: StreamModel, data: st.DataObject
 ) -> None:

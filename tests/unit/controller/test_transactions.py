@@ -34,6 +34,7 @@ from anabranch.controller.domain.transaction.decide import Opening
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.invariants import TRANSACTION
 from anabranch.controller.domain.transaction.state import ApplicationVersion, Transaction
+from kit.thorough import one_in
 
 NOW_MS = 1_700_000_000_000
 TXN = transaction_id(NOW_MS, b"0123456789")
@@ -89,7 +90,7 @@ PINGS = st.lists(st.tuples(st.integers(0, 40_000), st.none() | LEASES), max_size
     pings=PINGS,
     skew_ms=st.integers(-CLOCK_SKEW_MS, CLOCK_SKEW_MS),
 )
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_a_ping_never_shortens_and_nobody_aborts_before_the_end_of_what_was_promised(
     lease_ms: int, beyond_ms: int | None, pings: list[tuple[int, int | None]], skew_ms: int
 ) -> None:
@@ -119,7 +120,7 @@ def test_a_ping_never_shortens_and_nobody_aborts_before_the_end_of_what_was_prom
 
 
 @given(lease_ms=LEASES, wait_ms=st.integers(0, 20_000))
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 def test_a_refused_ping_leaves_everything_as_it_is(lease_ms: int, wait_ms: int) -> None:
     txn = begun(lease_ms=1_000, execution_ms_max=10_000)
 

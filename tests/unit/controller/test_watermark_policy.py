@@ -34,6 +34,7 @@ from kit.stream_model import (
     read_positions,
     streams,
 )
+from kit.thorough import one_in
 
 A, B = segment_id(0, 0), segment_id(0, 1)
 C = segment_id(1, 2)
@@ -253,7 +254,7 @@ def model_cut(stream: StreamModel, candidates: list[Cut]) -> dict[SegmentId, int
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=200 // one_in(4))
 def test_the_cut_is_the_one_that_a_model_finds_cell_by_cell(data: st.DataObject) -> None:
     stream = data.draw(streams())
     base = data.draw(read_positions(stream))
@@ -403,7 +404,7 @@ DEEDS = ["note"] * 4 + ["look"] * 3 + ["wait", "close", "lose", "evict", "own"]
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=150 // one_in(4))
 def test_no_watermark_is_ahead_of_an_event_of_an_active_writer(data: st.DataObject) -> None:
     stream = data.draw(streams(4))
     run = Run(stream, float(data.draw(st.sampled_from((0, 3, 9)))))

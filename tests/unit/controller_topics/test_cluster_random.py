@@ -15,6 +15,7 @@ from anabranch.controller.domain.cluster.objects.dooming import FORGET_ABSENT_MS
 from anabranch.controller.domain.cluster.objects.groups import ids_of
 from kit.cluster_platform import ClusterPlatform
 from kit.cluster_story import ClusterStory
+from kit.thorough import one_in
 
 ROUNDS_MAX = 40
 NUMBERS = st.integers(0, 3)
@@ -81,7 +82,7 @@ class Users:
         raise AssertionError(f"no rest: {told}")
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 // one_in(4))
 @given(st.lists(OPERATIONS, max_size=40))
 def test_specs_and_statuses_converge_whatever_comes(found: list[tuple[str, int, int]]) -> None:
     users = Users()

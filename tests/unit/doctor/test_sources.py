@@ -21,6 +21,7 @@ from anabranch.cli.doctor.sources.redis_server import redis_info
 from anabranch.cli.doctor.sources.services import samples_in, service, target_in
 from anabranch.common.errors import InvalidSetting, Unavailable
 from anabranch.common.runtime.clock import SystemClock
+from kit.served_streams import served_streams
 
 LOOPBACK = "127.0.0.1"
 READYZ = b'{"ready": false, "parts": {"journal": {"ready": false, "reason": "full"}}}'
@@ -43,9 +44,8 @@ async def answering(answers: dict[bytes, bytes]) -> AsyncIterator[int]:
                 writer.write(answer)
         writer.close()
 
-    server = await asyncio.start_server(serve, LOOPBACK, 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with served_streams(serve) as port:
+        yield port
 
 
 def http(status: str, body: bytes, header: str = "x: y") -> bytes:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from kit import fuzz_targets
 from kit.fuzz_decoders import Undecided, fuzz
 from kit.fuzz_targets import TARGETS, Target
+from kit.thorough import one_in
 
-INPUTS = 12_000
+INPUTS = 12_000 // one_in(4)
 by_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 
 
@@ -23,7 +24,7 @@ def test_damaged_bytes_are_refused_by_name(target: Target) -> None:
 
 
 @by_target
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 @given(st.binary(max_size=600))
 def test_any_bytes_are_refused_by_name(target: Target, data: bytes) -> None:
     for each in (data, target.seal(data) if target.seal else data):

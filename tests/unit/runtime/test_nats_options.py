@@ -13,6 +13,7 @@ from anabranch.common.adapters.nats_connection import connect_nats
 from anabranch.common.adapters.nats_options import NatsOptions, connect_options
 from anabranch.common.errors import CodecMissing, InvalidSetting, Unavailable
 from anabranch.common.runtime.nats_target import NatsTarget, TlsFiles
+from kit.served_streams import served_streams
 
 PEM = Path(__file__).parents[2] / "kit" / "tls"
 CA = TlsFiles(ca=PEM / "ca.pem")
@@ -124,8 +125,7 @@ async def test_credentials_that_are_meant_for_tls_are_never_sent_without_it() ->
             received.extend(data)
         writer.close()
 
-    async with await asyncio.start_server(without_tls, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with served_streams(without_tls) as port:
         target = NatsTarget.at(f"nats://u:{SECRET}@127.0.0.1:{port}", tls=CA)
         with pytest.raises(Unavailable) as refused:
             await connect_nats(target, "test", deadline_s=0.1)

@@ -23,6 +23,7 @@ from anabranch.segstore.domain.storage.plan import ChunkLimits
 from anabranch.segstore.domain.storage.space import RewriteLimits
 from anabranch.segstore.shell.tiering.tier2 import TierTwoLimits
 from kit.container_driver import SEGMENT
+from kit.thorough import one_in
 from kit.tiered_driver import TieredDriver
 from kit.topic_parts import partition
 
@@ -185,7 +186,7 @@ steps = st.lists(
 
 
 @given(steps, st.sampled_from([0, 300, 1 << 20]))
-@settings(max_examples=120)
+@settings(max_examples=120 // one_in(4))
 def test_every_number_is_located_as_the_model_says(
     course: list[tuple[str, int]], cache_size: int
 ) -> None:

@@ -28,6 +28,7 @@ from anabranch.segstore.domain.container.invariants import check_state, check_st
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
 from kit.container_driver import CLIENT, WRITER, ContainerDriver
 from kit.planted_container import CONTAINER_BUGS
+from kit.thorough import one_in
 from kit.tiered_driver import TieredDriver
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
@@ -217,7 +218,7 @@ def live_and_recover(
         assert driver.throttle.untiered == 0
 
 
-@settings(max_examples=150)
+@settings(max_examples=150 // one_in(4))
 @given(CACHE_SIZES, RESIDENT, st.lists(ACTIONS, max_size=40))
 def test_recovery_yields_the_state_and_the_bytes_from_before(
     cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]
@@ -225,7 +226,7 @@ def test_recovery_yields_the_state_and_the_bytes_from_before(
     live_and_recover(cache_size, segments_max, actions)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150 // one_in(4))
 @given(CACHE_SIZES, st.integers(1, 2), st.lists(ACTIONS, max_size=40))
 def test_evicting_changes_no_answer(
     cache_size: int, segments_max: int, actions: list[tuple[str, str, int | bytes]]

@@ -13,6 +13,7 @@ from anabranch.common.wire.block_encoding import encode_block
 from anabranch.segstore.domain.container.circumstances import EventsInTierTwo
 from anabranch.segstore.ports import TierTwo
 from anabranch.segstore.shell.container.tiered_events import find_event, last_known
+from kit.thorough import one_in
 
 NUMBER = 7
 
@@ -108,7 +109,7 @@ def drawn(
 
 
 @given(stretches, st.integers(0, 60), st.integers(0, 30), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=400 // one_in(4))
 def test_it_is_found_at_a_boundary_before_it_whatever_is_known(
     parts: list[tuple[str, list[int]]], wanted: int, start_at: int, start_known: bool
 ) -> None:

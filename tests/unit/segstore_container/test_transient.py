@@ -27,6 +27,7 @@ from anabranch.segstore.domain.container.invariants import check_state, check_st
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.container_driver import SEGMENT, WRITER, ContainerDriver
 from kit.planted_container import transients_survive_a_restart
+from kit.thorough import one_in
 from kit.tiered_driver import TieredDriver
 
 OTHER = "scope/stream/1.#epoch.0"
@@ -338,7 +339,7 @@ def live(actions: list[tuple[str, int]]) -> None:
             run.check()
 
 
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 @given(ACTIONS)
 def test_none_outlives_a_restart_and_what_was_merged_stays(actions: list[tuple[str, int]]) -> None:
     live(actions)

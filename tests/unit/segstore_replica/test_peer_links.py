@@ -10,6 +10,7 @@ from anabranch.common.wire.packet import HEADER_SIZE_BYTES
 from anabranch.segstore.domain.log.stream.messages import Link
 from kit.fake_copies import STATE, FakeCopies, Heard
 from kit.peer_stores import FOLLOWER, announce, both_stores, door_to, links_to
+from kit.served_streams import LOOPBACK, served_streams
 
 TO = Link(3, 6, 36, 98)
 
@@ -214,14 +215,10 @@ async def test_a_follower_that_sends_garbage_fails_the_link(junk: bytes) -> None
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    endpoint = Endpoint(*server.sockets[0].getsockname()[:2])
-    async with links_to(endpoint) as (links, _):
+    async with served_streams(answer) as port, links_to(Endpoint(LOOPBACK, port)) as (links, _):
         with pytest.raises(Unavailable, match="given up") as caught:
             await links.link(FOLLOWER, 5, "a-log", 4, Heard()).promise()
         assert caught.value.fields["cause"] == BadPacket.code
-    server.close()
-    await server.wait_closed()
 
 
 async def test_a_follower_that_says_nothing_is_given_up_after_the_deadline() -> None:
@@ -231,14 +228,10 @@ async def test_a_follower_that_says_nothing_is_given_up_after_the_deadline() -> 
         await ended.wait()
         writer.close()
 
-    server = await asyncio.start_server(hang, "127.0.0.1", 0)
-    endpoint = Endpoint(*server.sockets[0].getsockname()[:2])
-    async with links_to(endpoint) as (links, _):
+    async with served_streams(hang) as port, links_to(Endpoint(LOOPBACK, port)) as (links, _):
         with pytest.raises(Unavailable, match="cannot be reached"):
             await links.link(FOLLOWER, 5, "a-log", 4, Heard()).promise()
     ended.set()
-    server.close()
-    await server.wait_closed()
 
 
 async def test_a_follower_that_falls_silent_fails_the_link() -> None:

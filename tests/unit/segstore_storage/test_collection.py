@@ -18,6 +18,7 @@ from anabranch.common.tier2.state import (
 )
 from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.storage.collection import Garbage
+from kit.thorough import one_in
 
 CONTAINER, EPOCH, GRACE_S = 3, 7, 100.0
 
@@ -145,7 +146,7 @@ def test_manifests_stay_due_until_they_are_gone() -> None:
     assert not garbage.anything_due(GRACE_S, GRACE_S)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(
     before=st.integers(0, 12),
     steps=st.lists(
@@ -206,7 +207,7 @@ def test_what_was_dropped_and_then_listed_waits_for_its_own_grace() -> None:
     assert owner.due(190.0) == [_name(4, epoch=2)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(
     steps=st.lists(
         st.tuples(

@@ -30,6 +30,7 @@ from anabranch.segstore.domain.storage.rewrite import (
     with_moves,
 )
 from kit.planted_tier2 import overlay_lost_at_the_merge, page_boundary_off_by_one
+from kit.thorough import one_in
 from kit.tier2_pages import NEVER_MS, PageShelf, overlay_between, pages_of
 
 NAMES = [f"s/{letter}/{at}" for letter in "abc" for at in range(4)]
@@ -181,7 +182,7 @@ def _only(catalog: Catalog, names: list[str]) -> Catalog:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150 // one_in(4))
 @given(
     steps=STEPS,
     page_target=st.integers(150, 900),

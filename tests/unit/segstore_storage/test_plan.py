@@ -13,6 +13,7 @@ from anabranch.segstore.domain.storage.plan import (
     events_before_runs,
     plan_flush,
 )
+from kit.thorough import one_in
 from kit.tier2_model import ModelContainer
 from kit.topic_parts import partition
 
@@ -73,7 +74,7 @@ def test_entries_of_a_later_piece_count_from_its_own_start() -> None:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 // one_in(4))
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"), st.lists(st.integers(1, 160), max_size=12), max_size=6

@@ -28,6 +28,7 @@ from anabranch.segstore.domain.storage.snapshot import (
     after_manifest,
     snapshot_due,
 )
+from kit.thorough import one_in
 from kit.tier2_pages import PageShelf, overlay_between, pages_of
 
 SMALL = SnapshotLimits(page_target=1500, page_max=3000, extents_inline=4)
@@ -80,7 +81,7 @@ def _page_count(catalog: Catalog) -> int:
 # --- pages ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=40 // one_in(4))
 @given(
     extent_counts=st.lists(st.integers(0, 30), max_size=40),
     tombstones=st.integers(0, 60),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from anabranch.segstore.domain.storage.plan import CHUNK_DATA_BYTES_MAX
 from anabranch.segstore.domain.storage.space import WAIT_RESTS_MAX, RewriteLimits, Space
+from kit.thorough import one_in
 
 REST_S = 10.0
 LIMITS = RewriteLimits(live_share=0.5, bytes_max=100, rest_s=REST_S)
@@ -119,7 +120,7 @@ def test_a_damaged_object_is_never_chosen_again() -> None:
     assert owner.space.dead_bytes(owner.live) == 180, "its dead bytes are there nevertheless"
 
 
-@settings(max_examples=100)
+@settings(max_examples=100 // one_in(4))
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 100)), max_size=40),
     st.floats(0.1, 0.9),

@@ -19,6 +19,7 @@ from anabranch.segstore.shell.tiering.opening import OpenContainerTierTwo
 from anabranch.segstore.shell.tiering.tier2 import ContainerTierTwo, TierTwoLimits
 from kit.container_driver import ManualTime
 from kit.planted_tier2 import deletion_before_the_counts_are_complete
+from kit.thorough import one_in
 from kit.tier2_catalog import catalog_of
 from kit.tier2_crash import collect_all
 from kit.tier2_model import ModelContainer, expected_contents, read_back
@@ -100,7 +101,7 @@ def _happen(model: ModelContainer, what: str, name: str, count: int) -> None:
         model.append(name, bytes(count), writer=bytes([count]) * 16)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40 // one_in(4))
 @given(
     st.lists(
         st.tuples(
