@@ -18,13 +18,13 @@ WAITING = ("tests/integration/", "tests/conformance/")
 COMPUTING = ("tests/simulation/",)
 LONGEST = (
     "tests/integration/spark/test_spark.py",
-    "tests/integration/test_cluster_members.py",
     "tests/integration/test_documents.py",
-    "tests/integration/controller/test_three_nats.py",
-    "tests/integration/controller/test_buckets.py",
     "tests/integration/test_up_command.py",
-    "tests/integration/test_cluster_on_s3.py",
-    "tests/integration/client/test_transactions_under_kills.py",
+    "tests/integration/client_commands/test_http_commands.py",
+    "tests/integration/test_cluster_members.py",
+    "tests/integration/controller/test_buckets.py",
+    "tests/integration/client_commands/test_group_commands.py",
+    "tests/integration/segstore/test_replicated_log.py",
 )
 """As `pytest --durations=20` showed them when this was last looked up: it only saves time."""
 _SHARED = {"class", "module", "package"}

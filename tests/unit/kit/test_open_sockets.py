@@ -1,3 +1,5 @@
+"""Sockets that outlive their event loop are told."""
+
 import asyncio
 import gc
 import socket

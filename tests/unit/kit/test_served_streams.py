@@ -1,3 +1,5 @@
+"""The end of a server of streams closes its connections."""
+
 import asyncio
 
 from kit.served_streams import LOOPBACK, served_streams
