@@ -150,6 +150,7 @@ def build(
             client,
             clock,
             places,
+            system_rng(),
             size_bytes_max=size_bytes_max,
             timeout_s=timeout_s,
             stopping=stopping,

@@ -1,21 +1,32 @@
 """One read: events from a position up to a count, a size or the tail, perhaps after a wait.
 
-The read first takes all events up to the present tail. If there are none, and the caller wants to
-wait, a second reader waits at the tail for the first event.
+The read first takes all events up to the present tail, in its own task and without a query to the
+controller if the stream was read before. If there are none, and the caller wants to wait, a second
+reader waits at the tail for the first event.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.client import Client, Event, EventBatch, EventReader, ReaderSettings, TimeWindow
 from anabranch.client.reading.bounds import Start
-from anabranch.client.reading.position_tokens import position_token, positions_of
+from anabranch.client.reading.openings import Openings, PageStart
+from anabranch.client.reading.position_tokens import (
+    PositionToken,
+    position_token,
+    positions_in,
+    token_of,
+)
+from anabranch.client.reading.pull_reader import PullReader
+from anabranch.client.reading.times.follower import WatermarkFollower
 from anabranch.client.reading.times.instants import looks_like_time, parse_time
-from anabranch.client.reading.times.window import UNKNOWN
+from anabranch.client.reading.times.window import UNKNOWN, Place
 from anabranch.common.errors import EventsTruncated, Remedy, Unavailable
+from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
 from anabranch.gateway.bounds.places import ReadPlaces
 from anabranch.gateway.events.following import PATIENCE_S, Following
 
@@ -77,6 +88,7 @@ class Reads:
         client: Client,
         clock: Clock,
         places: ReadPlaces,
+        rng: Rng,
         *,
         size_bytes_max: int,
         timeout_s: float,
@@ -85,6 +97,9 @@ class Reads:
         self._client = client
         self._clock = clock
         self._places = places
+        self._rng = rng
+        self._ranges = client.ranges()
+        self._openings = Openings(self._ranges, clock)
         self._size_bytes_max = size_bytes_max
         self._timeout_s = timeout_s
         self.stopping = stopping
@@ -103,7 +118,7 @@ class Reads:
             async with asyncio.timeout(self._timeout_s):
                 incarnation = (await self._client.streams.describe(stream)).incarnation
                 request = ReadRequest(stream, start, EVENTS_AHEAD, 0.0)
-                at = _start(request, incarnation)
+                at = _start_of_reader(_start(request), incarnation)
                 reader = await self._reader(request, at, until_tail=False).__aenter__()
         except TimeoutError as error:
             self._places.release()
@@ -114,29 +129,38 @@ class Reads:
         return Following(reader, incarnation, self._clock, self._places.release)
 
     async def _read(self, request: ReadRequest) -> ReadEvents:
-        described = await self._client.streams.describe(request.stream)
-        found = ReadEvents(described.incarnation)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._up_to_tail(request, found)
+                found = await self._up_to_tail(request)
         except TimeoutError as error:
             raise Unavailable("the events were not read in time", stream=request.stream) from error
         if not found.payloads and request.wait_s > 0:
             await self._wait_at_tail(request, found)
         return found
 
-    async def _up_to_tail(self, request: ReadRequest, found: ReadEvents) -> None:
-        start = _start(request, found.incarnation)
-        reader = self._reader(request, start, until_tail=True)
-        async with reader:
-            found.positions = dict(reader.positions())
-            if request.window:
-                found.window = await reader.time_window()
+    async def _up_to_tail(self, request: ReadRequest) -> ReadEvents:
+        reader = PullReader(
+            stream_ref(request.stream),
+            _start(request),
+            self._ranges,
+            self._openings,
+            self._rng,
+            read_size_bytes=min(MIB, self._ahead_bytes(request)),
+        )
+        await reader.open()
+        found = ReadEvents(reader.incarnation, dict(reader.positions()))
+        if not request.window:
             await self._take_all(reader, request, found)
-            await self._see_upper(reader, request, found)
+            return found
+        times = self._ranges.watermarks(reader.stream, reader.incarnation)
+        found.window = await _window(times, reader.places(found.positions))
+        await self._take_all(reader, request, found)
+        behind = await _window(times, reader.places(found.positions))
+        found.window = found.window._replace(upper_ms=behind.upper_ms)
+        return found
 
-    async def _take_all(self, reader: EventReader, request: ReadRequest, found: ReadEvents) -> None:
-        while not self._is_enough(request, found):
+    async def _take_all(self, reader: PullReader, request: ReadRequest, found: ReadEvents) -> None:
+        while request.start != "tail" and not self._is_enough(request, found):
             try:
                 batch = await reader.next_batch()
             except EventsTruncated as error:
@@ -146,18 +170,10 @@ class Reads:
                 error.fields = {**error.fields, "next": found.next_position(request.stream)}
                 error.own_remedy = CONTINUE_AT_NEXT
                 raise
-            found.positions = dict(reader.positions())
+            found.incarnation, found.positions = reader.incarnation, dict(reader.positions())
             if batch is None:
                 return
             self._take(batch, request, found)
-
-    async def _see_upper(
-        self, reader: EventReader, request: ReadRequest, found: ReadEvents
-    ) -> None:
-        """Note the upper bound of the window; the reader may be beyond the last event taken."""
-        if request.window:
-            upper_ms = (await reader.time_window()).upper_ms
-            found.window = found.window._replace(upper_ms=upper_ms)
 
     async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
         deadline_s = self._clock.monotonic() + request.wait_s
@@ -174,11 +190,17 @@ class Reads:
                             found.ended = True
                         else:
                             self._take(batch, request, found)
-            await self._see_upper(reader, request, found)
+            if request.window:
+                upper_ms = (await reader.time_window()).upper_ms
+                found.window = found.window._replace(upper_ms=upper_ms)
+
+    def _ahead_bytes(self, request: ReadRequest) -> int:
+        """About as much as the request can take, at 1 KiB per event."""
+        return min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
 
     def _reader(self, request: ReadRequest, start: Start, *, until_tail: bool) -> EventReader:
-        """A reader that fetches about as much as the request can take, at 1 KiB per event."""
-        ahead_bytes = min(self._size_bytes_max, max(AHEAD_BYTES_MIN, request.events_max * KIB))
+        """A reader that reads ahead about as much as the request can take."""
+        ahead_bytes = self._ahead_bytes(request)
         settings = ReaderSettings(
             read_ahead_bytes=ahead_bytes,
             read_size_bytes=min(MIB, ahead_bytes),
@@ -203,11 +225,21 @@ class Reads:
         found.positions[batch.segment] = batch.next
 
 
-def _start(request: ReadRequest, incarnation: int) -> Start:
+async def _window(times: WatermarkFollower, places: Sequence[Place]) -> TimeWindow:
+    await times.catch_up(places)
+    return times.window(places)
+
+
+def _start_of_reader(start: PageStart, incarnation: int) -> Start:
+    """Raises InvalidRequest for a position in another life of the stream."""
+    return positions_in(start, incarnation) if isinstance(start, PositionToken) else start
+
+
+def _start(request: ReadRequest) -> PageStart:
     match request.start:
         case "head" | "tail":
             return request.start
         case time if looks_like_time(time):
             return parse_time(time)
         case token:
-            return positions_of(request.stream, incarnation, token)
+            return token_of(request.stream, token)
