@@ -6,9 +6,10 @@ reader waits at the tail for the first event.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from anabranch.client import Client, Event, EventBatch, EventReader, ReaderSettings, TimeWindow
 from anabranch.client.reading.bounds import Start
@@ -28,6 +29,7 @@ from anabranch.common.model.names import stream_ref
 from anabranch.common.runtime.clock import Clock
 from anabranch.common.runtime.ids import Rng
 from anabranch.gateway.bounds.places import ReadPlaces
+from anabranch.gateway.bounds.shared_reads import SharedReads
 from anabranch.gateway.events.following import PATIENCE_S, Following
 
 KIB = 1024
@@ -38,11 +40,12 @@ EVENTS_AHEAD = 1000
 """Events ahead of a reader that follows the stream."""
 
 Positions = dict[str, tuple[int, int]]
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """`start`: head, tail, a time or a position token. `wait_s`: how long to wait at the tail.
+    """`start`: head, tail, a time or a position token.
 
     `window`: find the window of event time, too.
     """
@@ -50,13 +53,15 @@ class ReadRequest:
     stream: str
     start: str
     events_max: int
-    wait_s: float
     window: bool = False
 
 
 @dataclass(slots=True)
 class ReadEvents:
-    """The result of a read. `positions` are those of the events after the last one."""
+    """The result of a read, which several requests may share: whoever has it leaves it unchanged.
+
+    `positions` are those of the events after the last one.
+    """
 
     incarnation: int
     positions: Positions = field(default_factory=dict)
@@ -76,6 +81,14 @@ class ReadEvents:
                 return batch.events_with(batch.payloads[:1])[0]
         return None
 
+    _made: dict[Hashable, object] = field(default_factory=dict)
+
+    def once(self, form: Hashable, make: Callable[["ReadEvents"], A]) -> A:
+        """What `make` makes of the result in this form, once for all requests that share it."""
+        if form not in self._made:
+            self._made[form] = make(self)
+        return cast("A", self._made[form])
+
     def next_position(self, stream: str) -> str:
         return position_token(stream, self.incarnation, self.positions)
 
@@ -88,8 +101,9 @@ class Reads:
         client: Client,
         clock: Clock,
         places: ReadPlaces,
-        rng: Rng,
         *,
+        rng: Rng,
+        tasks: asyncio.TaskGroup,
         size_bytes_max: int,
         timeout_s: float,
         stopping: Callable[[], bool],
@@ -100,16 +114,25 @@ class Reads:
         self._rng = rng
         self._ranges = client.ranges()
         self._openings = Openings(self._ranges, clock)
+        self._shared = SharedReads(self._read, tasks)
         self._size_bytes_max = size_bytes_max
         self._timeout_s = timeout_s
         self.stopping = stopping
 
-    async def read(self, request: ReadRequest) -> ReadEvents:
-        """Read once. Raises the reader's errors, InvalidRequest (token of another stream),
-        Unavailable, Overloaded.
+    async def read(self, request: ReadRequest, wait_s: float = 0.0) -> ReadEvents:
+        """Read once; if there are no events yet, wait so long for the first one.
+
+        Raises the reader's errors, InvalidRequest (token of another stream), Unavailable,
+        Overloaded.
         """
-        with self._places.taken():
-            return await self._read(request)
+        self._places.take()
+        try:
+            found = await self._shared.read(request)
+            if found.payloads or wait_s <= 0:
+                return found
+            return await self._wait_at_tail(request, found, wait_s)
+        finally:
+            self._places.release()
 
     async def follow(self, stream: str, start: str) -> Following:
         """A reader that follows the stream; the caller closes it. Raises as `read`."""
@@ -117,7 +140,7 @@ class Reads:
         try:
             async with asyncio.timeout(self._timeout_s):
                 incarnation = (await self._client.streams.describe(stream)).incarnation
-                request = ReadRequest(stream, start, EVENTS_AHEAD, 0.0)
+                request = ReadRequest(stream, start, EVENTS_AHEAD)
                 at = _start_of_reader(_start(request), incarnation)
                 reader = await self._reader(request, at, until_tail=False).__aenter__()
         except TimeoutError as error:
@@ -131,12 +154,9 @@ class Reads:
     async def _read(self, request: ReadRequest) -> ReadEvents:
         try:
             async with asyncio.timeout(self._timeout_s):
-                found = await self._up_to_tail(request)
+                return await self._up_to_tail(request)
         except TimeoutError as error:
             raise Unavailable("the events were not read in time", stream=request.stream) from error
-        if not found.payloads and request.wait_s > 0:
-            await self._wait_at_tail(request, found)
-        return found
 
     async def _up_to_tail(self, request: ReadRequest) -> ReadEvents:
         reader = PullReader(
@@ -175,13 +195,16 @@ class Reads:
                 return
             self._take(batch, request, found)
 
-    async def _wait_at_tail(self, request: ReadRequest, found: ReadEvents) -> None:
-        deadline_s = self._clock.monotonic() + request.wait_s
+    async def _wait_at_tail(
+        self, request: ReadRequest, seen: ReadEvents, wait_s: float
+    ) -> ReadEvents:
+        found = ReadEvents(seen.incarnation, dict(seen.positions), window=seen.window)
+        deadline_s = self._clock.monotonic() + wait_s
         async with self._reader(request, found.positions, until_tail=False) as reader:
             while not found.payloads and not found.ended and not self.stopping():
                 left_s = deadline_s - self._clock.monotonic()
                 if left_s <= 0:
-                    return
+                    return found
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left_s, PATIENCE_S)):
                         batch = await reader.next_batch()
@@ -193,6 +216,7 @@ class Reads:
             if request.window:
                 upper_ms = (await reader.time_window()).upper_ms
                 found.window = found.window._replace(upper_ms=upper_ms)
+        return found
 
     def _ahead_bytes(self, request: ReadRequest) -> int:
         """About as much as the request can take, at 1 KiB per event."""

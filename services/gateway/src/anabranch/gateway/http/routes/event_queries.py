@@ -6,6 +6,7 @@ Two parameters decide about the form. `Accept` selects lines of JSON, bytes, or 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.datastructures import QueryParams
 
@@ -18,19 +19,25 @@ from anabranch.gateway.http.edge.event_stream import NDJSON_ACCEPTED, SSE
 EVENTS_COUNT_DEFAULT = 1000
 EVENTS_COUNT_LIMIT = 10_000
 START_LENGTH_MAX = 65_536
+PAGES_KEPT = 128
+"""The queries whose meaning is remembered: programs repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A page of events. `framed`: bytes, each event after its size."""
+    """A page of events. `wait_s`: how long to wait for the first one. `framed`: bytes, each event
+    after its size."""
 
     request: ReadRequest
+    wait_s: float
     encoding: Encoding
     framed: bool
 
 
-def page_of(stream: str, query: QueryParams, form: str, wait_s_max: float) -> Wanted:
+@lru_cache(PAGES_KEPT)
+def page_of(stream: str, query_string: str, form: str, wait_s_max: float) -> Wanted:
     """The page that a query asks for. Raises InvalidRequest, NotAcceptable."""
+    query = QueryParams(query_string)
     encoding = encoding_of(query)
     framed = form == BINARY and encoding is not Encoding.RAW
     if framed and encoding is not Encoding.JSON:
@@ -39,14 +46,13 @@ def page_of(stream: str, query: QueryParams, form: str, wait_s_max: float) -> Wa
             remedy=f"accept {NDJSON}, or omit encoding",
             encoding=encoding.value,
         )
-    request = ReadRequest(
-        stream,
-        start_of(query),
-        _events_max(query, encoding),
+    events_max, window = _events_max(query, encoding), wants_window(query)
+    return Wanted(
+        ReadRequest(stream, start_of(query), events_max, window),
         number_of(query.get("wait", "0"), "wait", 0, wait_s_max),
-        wants_window(query),
+        encoding,
+        framed,
     )
-    return Wanted(request, encoding, framed)
 
 
 def _events_max(query: QueryParams, encoding: Encoding) -> int:

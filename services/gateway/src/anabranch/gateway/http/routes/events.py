@@ -8,6 +8,7 @@ its bytes. With server-sent events, the ids of the messages are these positions.
 
 import base64
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -34,6 +35,7 @@ from anabranch.gateway.http.edge.event_stream import SSE, EventStream, Form, Mes
 from anabranch.gateway.http.edge.problem import document_of
 from anabranch.gateway.http.models.answers import stream_at
 from anabranch.gateway.http.routes.event_queries import (
+    Wanted,
     form_of,
     page_of,
     record_encoding_of,
@@ -110,18 +112,21 @@ async def read_events(request: Request) -> Response | EventStream:
     form = form_of(header(request, "accept"))
     if form == SSE:
         return await follow_events(request, parts, stream)
-    wanted = page_of(stream, request.query_params, form, parts.settings.wait_s_max)
-    found = await parts.reads.read(wanted.request)
-    headers = _headers(found, stream)
-    if wanted.encoding is Encoding.RAW:
-        answer = _raw(found, headers)
-    elif wanted.framed:
-        answer = Response(binary_frames(found.payloads), headers=headers, media_type=BINARY)
-    else:
-        lines = lines_of(found.taken, wanted.encoding)
-        answer = Response(lines, headers=headers, media_type=NDJSON)
+    query_string = request.scope["query_string"].decode("latin-1")
+    wanted = page_of(stream, query_string, form, parts.settings.wait_s_max)
+    found = await parts.reads.read(wanted.request, wanted.wait_s)
     parts.metrics.events_out += len(found.payloads)
-    return answer
+    return found.once((wanted.encoding, wanted.framed), partial(_answer, wanted))
+
+
+def _answer(wanted: Wanted, found: ReadEvents) -> Response:
+    headers = _headers(found, wanted.request.stream)
+    if wanted.encoding is Encoding.RAW:
+        return _raw(found, headers)
+    if wanted.framed:
+        return Response(binary_frames(found.payloads), headers=headers, media_type=BINARY)
+    lines = lines_of(found.taken, wanted.encoding)
+    return Response(lines, headers=headers, media_type=NDJSON)
 
 
 def _headers(found: ReadEvents, stream: str) -> dict[str, str]:
