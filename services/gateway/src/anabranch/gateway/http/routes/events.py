@@ -32,6 +32,7 @@ from anabranch.gateway.events.following import Following
 from anabranch.gateway.events.reads import ReadEvents
 from anabranch.gateway.events.records import Encoding, lines_of, record_of
 from anabranch.gateway.http.edge.event_stream import SSE, EventStream, Form, Message
+from anabranch.gateway.http.edge.intake import body_of
 from anabranch.gateway.http.edge.problem import document_of
 from anabranch.gateway.http.models.answers import stream_at
 from anabranch.gateway.http.routes.event_queries import (
@@ -80,7 +81,7 @@ async def append_events(request: Request) -> Response:
 async def append_to(destination: str, request: Request) -> tuple[int, PartReport | None]:
     """Store a request's events; returns their number, and the report of a part's writer."""
     parts = parts_of(request)
-    body, idempotency = await _given(request)
+    body, idempotency = _given(request)
     report = await parts.appends.append(destination, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
     return len(body.payloads), report
@@ -89,17 +90,17 @@ async def append_to(destination: str, request: Request) -> tuple[int, PartReport
 async def transact(stream: str, request: Request) -> int:
     """Store a request's events as one transaction; returns their number."""
     parts = parts_of(request)
-    body, idempotency = await _given(request, "transaction")
+    body, idempotency = _given(request, "transaction")
     await parts.appends.transact(stream, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
     return len(body.payloads)
 
 
-async def _given(request: Request, *told: str) -> tuple[EventsBody, Idempotency | None]:
+def _given(request: Request, *told: str) -> tuple[EventsBody, Idempotency | None]:
     """The events of a request, and its idempotency; `told` are further values of the request."""
     media_type = media_type_of(request, JSON)
     keys = Keys(optional_header(request, "routing-key"), request.query_params.get("key_field"))
-    payload = await request.body()
+    payload = body_of(request.scope)
     body = parse_events(payload, media_type, keys, parts_of(request).settings.body_events_max)
     values = [media_type, keys.routing_key, keys.field, *told]
     return body, idempotency_of(request, values, payload)
