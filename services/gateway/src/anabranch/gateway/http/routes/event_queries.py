@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from anabranch.common.errors import InvalidRequest, NotAcceptable
 from anabranch.gateway.events.bodies import BINARY, NDJSON
@@ -19,7 +20,7 @@ from anabranch.gateway.http.edge.event_stream import NDJSON_ACCEPTED, SSE
 EVENTS_COUNT_DEFAULT = 1000
 EVENTS_COUNT_LIMIT = 10_000
 START_LENGTH_MAX = 65_536
-PAGES_KEPT = 128
+QUERIES_KEPT = 128
 """The queries whose meaning is remembered: programs repeat them."""
 
 
@@ -34,10 +35,20 @@ class Wanted:
     framed: bool
 
 
-@lru_cache(PAGES_KEPT)
-def page_of(stream: str, query_string: str, form: str, wait_s_max: float) -> Wanted:
+def query_of(request: Request) -> QueryParams:
+    """The parameters of the request."""
+    return _parsed(request.scope["query_string"])
+
+
+@lru_cache(QUERIES_KEPT)
+def _parsed(query_string: bytes) -> QueryParams:
+    return QueryParams(query_string)
+
+
+@lru_cache(QUERIES_KEPT)
+def page_of(stream: str, query_string: bytes, form: str, wait_s_max: float) -> Wanted:
     """The page that a query asks for. Raises InvalidRequest, NotAcceptable."""
-    query = QueryParams(query_string)
+    query = _parsed(query_string)
     encoding = encoding_of(query)
     framed = form == BINARY and encoding is not Encoding.RAW
     if framed and encoding is not Encoding.JSON:
