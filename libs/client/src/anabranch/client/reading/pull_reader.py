@@ -83,6 +83,8 @@ class PullReader:
         self._width = 1
         self._may_be_outdated = False
         """Whether the opening was remembered, and the store has returned nothing of it yet."""
+        self._gap: EventsTruncated | None = None
+        """The error of the first segment that is gone, until it is raised."""
 
     async def open(self) -> None:
         """Find where to begin. Raises as `Openings.look_up`."""
@@ -123,9 +125,12 @@ class PullReader:
             while self._turns or self._open:
                 if not self._turns:
                     await self._read()
+                if not isinstance(self._turns[0].answer, SegmentNotFound):
+                    self._tell_gap()
                 if (batch := await self._taken(self._turns[0])) is not None:
                     self._may_be_outdated = False
                     return batch
+            self._tell_gap()
         except AnabranchError as error:
             error.fields = {**error.fields, "stream": str(self.stream)}
             raise
@@ -206,15 +211,21 @@ class PullReader:
         raise told from error
 
     async def _go_on_in_successors(self, blocks: SegmentBlocks, error: NotFound) -> None:
-        """Continue behind a segment that was deleted. Raises EventsTruncated, StreamNotFound."""
+        """Continue behind a segment that was deleted, and behind further ones, before the gap is
+        told. Raises StreamNotFound."""
         if not isinstance(error, SegmentNotFound):
             raise error
         followers = self._ranges.followers(self.stream)
         successors = await followers.in_place_of(blocks.segment, error)
-        told = self._truncated(blocks, None)
+        self._gap = self._gap or self._truncated(blocks, None)
         self._turns.popleft()
-        self._begin(self._frontier.finish(blocks.segment, successors))
-        raise told from error
+        self._begin(self._frontier.pass_over(blocks.segment, successors))
+
+    def _tell_gap(self) -> None:
+        """Raises EventsTruncated, if segments were passed over."""
+        gap, self._gap = self._gap, None
+        if gap is not None:
+            raise gap
 
     def _truncated(self, blocks: SegmentBlocks, start: int | None) -> EventsTruncated:
         """If `start` is None, the whole segment is gone."""
