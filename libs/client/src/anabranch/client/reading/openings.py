@@ -5,8 +5,8 @@
               └──────────── look up: one or two queries to the controller ◄────────┘
 
 A segment's name belongs to one segment for ever, also if the stream is deleted and created again,
-and a store refuses to read what was truncated or deleted. Therefore a remembered opening is right
-as long as the store answers, and after a refusal the reader looks up again. A read from a
+and a store refuses to read truncated or deleted bytes. Therefore a remembered opening is right as
+long as the store answers, and after a refusal the reader looks up again. A read from a
 remembered head follows the successors of sealed segments, so it misses nothing that was written
 since.
 

@@ -6,11 +6,11 @@
          └──successors of a sealed segment─────┴──at the tail──► done
 
 The first round reads a single segment, and each further one twice as many at once, because the
-caller may need few events. The first segment is chosen at random, so that a caller who takes a part
-of what there is, again and again, gets events of all segments.
+caller may need few events. The reader chooses the first segment at random, so that a caller that
+takes a small part again and again gets events of all segments.
 
 The tail of a segment is where the store says that it has no more bytes. Everything that was
-acknowledged before the read began is therefore included, whatever scales happen meanwhile.
+acknowledged before the read began is therefore included, even if the stream scales meanwhile.
 """
 
 from collections import deque
@@ -191,7 +191,7 @@ class PullReader:
         return self._frontier.finish(segment, found.successors)
 
     async def _looked_up(self) -> bool:
-        """Begin again where the controller says, if what was remembered may be outdated."""
+        """Begin again where the controller says, if the remembered opening may be outdated."""
         if not self._may_be_outdated:
             return False
         self._may_be_outdated = False

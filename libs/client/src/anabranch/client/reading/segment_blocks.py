@@ -4,10 +4,10 @@
 
 Every block's checksum is verified. Blocks without events, which are the parts of large events, are
 skipped; the parts are read when their reference is met. The place moves only behind a block that is
-complete, so an interruption loses and repeats nothing: whoever continues reads from the place.
+complete, so an interruption loses and repeats nothing: the next read continues at the place.
 
 The caller gives the start. An index equal to the block's number of events means the next block. If
-no event can lie there, InvalidPosition is raised.
+no event can lie there, `hold` or `next` raises InvalidPosition.
 """
 
 from collections.abc import Awaitable, Callable
@@ -106,7 +106,7 @@ class SegmentBlocks:
         return await self._calls.ask(request, SegmentRead, timeout_s=timeout_s)
 
     def hold(self, answer: Answer | AnabranchError) -> None:
-        """Keep what a read at the place returned, for `next`.
+        """Keep the answer to a read at the place, for `next`.
 
         Raises the error; InvalidPosition, BadPacket.
         """
@@ -124,7 +124,7 @@ class SegmentBlocks:
         self._view, self._at = memoryview(data), 0
 
     async def next(self) -> FetchedBlock | None:
-        """The next block with events of what is held; None at its end.
+        """The next block with events of the held answer; None at its end.
 
         Raises InvalidPosition, CorruptBlock, CodecMissing, SegmentTruncated (of a large event,
         with the position after it as its start), and the errors of reading.

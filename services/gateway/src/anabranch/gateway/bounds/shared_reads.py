@@ -4,7 +4,7 @@
                     │ no
                     └──► due, until the event loop's next turn ──► begun ──► its answer for all
 
-Many callers who follow a stream ask for the same events at the same time. A request joins a read
+Many callers that follow a stream ask for the same events at the same time. A request joins a read
 only before it begins, so an answer contains everything that was stored when its request arrived. A
 read continues when a caller goes, because others may wait for it; it has its own deadline.
 """
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class SharedReads(Generic[K, R]):
-    """The reads of one kind. `perform` has a deadline; its result is shared, so nobody changes it.
+    """The reads of one kind. `perform` has a deadline. Callers leave the shared result unchanged.
 
     `tasks` outlives all requests.
     """

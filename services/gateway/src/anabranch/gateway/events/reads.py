@@ -58,7 +58,7 @@ class ReadRequest:
 
 @dataclass(slots=True)
 class ReadEvents:
-    """The result of a read, which several requests may share: whoever has it leaves it unchanged.
+    """The result of a read, which several requests may share: they leave it unchanged.
 
     `positions` are those of the events after the last one.
     """

@@ -62,7 +62,7 @@ class _Exchange:
         self.held_bytes = 0
 
     async def send(self, message: Message) -> None:
-        """Note what is sent, and send it."""
+        """Send the message; keep its status, and whether it was the last one."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             await self._send(message)
