@@ -110,6 +110,19 @@ async def test_few_events_cost_few_reads_and_many_segments_are_read_at_once() ->
         assert READS_AT_ONCE_MAX < 100
 
 
+async def test_segments_that_are_read_at_once_share_the_size() -> None:
+    async with bench(8) as b:
+        sizes: list[int] = []
+
+        def note(at: str, message: Message) -> None:
+            if at == "in" and isinstance(message, ReadSegment):
+                sizes.append(message.size_max)
+
+        b.store.fault = note
+        await rest(await Puller(b).opened(read_size_bytes=1 << 17))
+    assert sizes == [1 << 17, *[1 << 16] * 6, 1 << 17]  # 1, 2, 4 and the last one
+
+
 async def test_readers_of_a_first_event_meet_every_segment() -> None:
     async with bench(3) as b:
         await fill(b, 60)

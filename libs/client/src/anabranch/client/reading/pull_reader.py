@@ -16,6 +16,7 @@ acknowledged before the read began is therefore included, even if the stream sca
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.client.reading.events import EventBatch
 from anabranch.client.reading.frontier import Frontier, Position
@@ -36,6 +37,7 @@ from anabranch.common.runtime.ids import Rng
 from anabranch.common.workflow.bounded import answers
 
 READS_AT_ONCE_MAX = 32
+SHARE_SIZE_BYTES_MIN = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -68,7 +70,8 @@ class PullReader:
         *,
         read_size_bytes: int,
     ) -> None:
-        """`read_size_bytes`: about the most bytes to read from a segment at once."""
+        """`read_size_bytes`: about the most bytes to read at once, from all segments together; at
+        least `SHARE_SIZE_BYTES_MIN` of each, if it is not less."""
         self.stream = stream
         self._start = start
         self._ranges = ranges
@@ -139,17 +142,13 @@ class PullReader:
     async def _read(self) -> None:
         """Read once from each of the first open segments, all at the same time."""
         asked = [self._open[at] for at in range(min(self._width, len(self._open)))]
-        found = await answers(asked, READS_AT_ONCE_MAX, self._ask)
+        share = max(SHARE_SIZE_BYTES_MIN, self._read_size_bytes // len(asked))
+        size_max = min(share, self._read_size_bytes)
+        found = await answers(asked, READS_AT_ONCE_MAX, partial(_answer_of, size_max))
         for blocks, answer in zip(asked, found, strict=True):
             self._open.popleft()
             self._turns.append(_Turn(blocks, answer))
         self._width = min(2 * self._width, READS_AT_ONCE_MAX)
-
-    async def _ask(self, blocks: SegmentBlocks) -> Answer | AnabranchError:
-        try:
-            return await blocks.read(blocks.offset, self._read_size_bytes)
-        except AnabranchError as error:
-            return error
 
     async def _taken(self, turn: _Turn) -> EventBatch | None:
         """The next batch of the turn; None if the turn is over, or another opening has begun."""
@@ -233,3 +232,10 @@ class PullReader:
             "events were truncated before they were read",
             segment=blocks.segment, offset=blocks.offset, start=start,
         )  # fmt: skip
+
+
+async def _answer_of(size_max: int, blocks: SegmentBlocks) -> Answer | AnabranchError:
+    try:
+        return await blocks.read(blocks.offset, size_max)
+    except AnabranchError as error:
+        return error
