@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
+from msgspec import Struct
+
 from anabranch.common.errors import AnabranchError, IdempotencyMismatch, OutcomeUnknown, Overloaded
 from anabranch.common.runtime.clock import Clock
 
@@ -38,8 +40,7 @@ class Idempotency:
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Outcome(Struct, Generic[T], frozen=True):
     """`error`: None if it was performed. `begun`: whether something may have been stored."""
 
     error: AnabranchError | None
@@ -50,8 +51,7 @@ class Outcome(Generic[T]):
 Performing = Coroutine[Any, Any, Outcome[T]] | asyncio.Future[Outcome[T]]
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(Struct, Generic[T], frozen=True):
     """The storing of things, such as `events`, in a place of a kind, such as a `stream`.
 
     `size_bytes` is the memory that the change needs. `perform` begins it, and raises nothing.

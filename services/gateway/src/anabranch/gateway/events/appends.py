@@ -126,7 +126,9 @@ def _outcome_of(acknowledged: asyncio.Future[None]) -> Outcome[PartReport | None
 
 
 def _write(writer: Writer, body: EventsBody) -> None:
-    if body.keys is None:
+    if len(body.payloads) == 1:  # the most frequent request, and cheaper than a batch of one
+        writer.write(body.payloads[0], None if body.keys is None else body.keys[0])
+    elif body.keys is None:
         writer.write_batch(body.payloads)
     else:
         writer.write_batch(body.payloads, body.keys)
