@@ -85,6 +85,23 @@ class Bench:
         """Let the stream begin at the cut: segment id → offset."""
         self.stream.truncate(self.ref, self.store, cut)
 
+    def delete(self) -> None:
+        """Delete the stream with all its segments."""
+        for name in self.controller.segment_names("plant", "sensors"):
+            if name in self.store.segments:
+                self.store.delete(name)
+        del self.controller.scopes["plant"]["sensors"]
+
+    def create_again(self) -> None:
+        """Delete the stream, and create the next one of its name, whose numbers go on."""
+        old = self.stream
+        last = max(segment & 0xFFFFFFFF for segment in old.lives)
+        self.delete()
+        again = FakeStream(1, first_number=last + 1, incarnation=old.incarnation + 1)
+        self.controller.scopes["plant"]["sensors"] = again
+        for name in self.controller.segment_names("plant", "sensors"):
+            self.store.segments[name] = FakeSegment()
+
     async def stored(self) -> list[EventBatch]:
         """All batches up to the tail, read by the client itself."""
         async with self.client.reader(STREAM, until_tail=True, settings=READER) as reader:

@@ -227,9 +227,9 @@ class FakeController:
             case q.DescribeStream():
                 stream = self._stream(query.scope, query.stream)
                 return q.StreamDescription(
-                    scope=query.scope, stream=query.stream, incarnation=1, revision=1,
-                    state=stream.state, segment_count=len(stream.current),
-                    stream_epoch=stream.epoch,
+                    scope=query.scope, stream=query.stream,
+                    incarnation=stream.incarnation, revision=1, state=stream.state,
+                    segment_count=len(stream.current), stream_epoch=stream.epoch,
                     created_ms=1_700_000_000_000,
                 )  # fmt: skip
             case wt.NoteTime() | wt.RemoveWriter():
@@ -290,7 +290,7 @@ class FakeController:
     def _segments(self, scope: str, name: str) -> q.SegmentList:
         stream = self._stream(scope, name)
         return q.SegmentList(
-            incarnation=1,
+            incarnation=stream.incarnation,
             state=stream.state,
             stream_epoch=stream.epoch,
             segments=stream.listed(_ref_of(scope, name)),

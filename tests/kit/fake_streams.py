@@ -50,6 +50,7 @@ class FakeStream:
     begun_ms: dict[int, int] = field(default_factory=dict)
     """Epoch → when it began, as far as a test says so; otherwise it began at 0."""
     first_number: int = 0
+    incarnation: int = 1
 
     def __post_init__(self) -> None:
         for number, keys in enumerate(even_ranges(self.segment_count), self.first_number):
@@ -207,7 +208,7 @@ class FakeStream:
         if life.followers:
             followers = [self.lives[number] for number in life.followers]
             return sq.SuccessorsFound(
-                incarnation=1,
+                incarnation=self.incarnation,
                 status="followed",
                 successors=tuple(
                     sq.Successor(**_fields(ref, each), predecessors=each.predecessors)
@@ -215,12 +216,13 @@ class FakeStream:
                 ),
             )
         sealed = self.state is StreamState.SEALED
-        return sq.SuccessorsFound(incarnation=1, status="stream_sealed" if sealed else "open")
+        status: Literal["stream_sealed", "open"] = "stream_sealed" if sealed else "open"
+        return sq.SuccessorsFound(incarnation=self.incarnation, status=status)
 
     def _cut(self, ref: StreamRef, offsets: Mapping[int, int]) -> sq.CutFound:
         lives = sorted((self.lives[segment] for segment in offsets), key=lambda each: each.keys)
         return sq.CutFound(
-            incarnation=1,
+            incarnation=self.incarnation,
             stream_epoch=self.epoch,
             segments=tuple(
                 sq.SegmentAt(**_fields(ref, each), offset=offsets[each.segment_id])

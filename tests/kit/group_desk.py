@@ -16,9 +16,9 @@ from anabranch.client.groups.ports import Surroundings
 from anabranch.client.groups.reading import GroupReading, OnCheckpoint
 from anabranch.client.groups.state import Checkpoint, GroupSegment, ReaderGroupState
 from anabranch.client.reading.events import Event, EventBatch
-from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.client.reading.frontier import Position
 from anabranch.client.reading.intake import IntakeItem
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.client.serializers import Serializer
 from anabranch.common.errors import Unavailable
 from anabranch.common.model.reader_group import GroupStream, ReaderGroupConfig

@@ -12,9 +12,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from anabranch.client.reading.events import EventBatch
-from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.client.reading.frontier import FUTURE, Position
 from anabranch.client.reading.intake import IntakeItem, SegmentEnd, SegmentFailed
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.common.contracts.stream_queries import Successor
 from anabranch.common.errors import EventsTruncated
 from anabranch.common.model.names import SegmentId, StreamRef, segment_id, segment_name

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from anabranch.client import Event
 from anabranch.client.reading.arrow import SCHEMA
 from anabranch.client.reading.events import EventBatch, arrow_batch
-from anabranch.client.reading.fetcher import FetchedBlock
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.common.errors import CorruptBlock, EventsTruncated
 from anabranch.common.wire.block import Block
 from anabranch.common.wire.block_encoding import encode_block

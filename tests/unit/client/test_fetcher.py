@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from anabranch.client.backoff import Backoff
-from anabranch.client.reading.fetcher import FetchedBlock, SegmentFetcher
+from anabranch.client.reading.fetcher import SegmentFetcher
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.client.settings import BackoffSettings, ReaderSettings
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.common.contracts.queries import SegmentLocation
@@ -81,7 +82,7 @@ async def fetch(
             tasks=tasks,
             fetched=fetched,
         )
-        fetcher.end_offset = end
+        fetcher.place.end_offset = end
 
         async def until_ended() -> None:
             try:

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.client.reading.frontier import Frontier, Position
+from anabranch.client.reading.frontier import FUTURE, Frontier, Position
 from anabranch.common.contracts.queries import SegmentInStream
 from anabranch.common.contracts.stream_queries import Successor
 from kit.rng import Random
@@ -54,6 +54,32 @@ def test_a_merge_opens_when_the_last_predecessor_was_read() -> None:
     assert set(frontier.positions) == {A, B}
     assert frontier.finish(A, merged) == [segment(2, 1)]
     assert frontier.positions == {segment(2, 1): (0, 0)}
+
+
+def test_a_segment_that_is_gone_leaves_its_keys_to_future_segments() -> None:
+    frontier = at_end()
+    merged = [successor(2, 1, (0.0, 1.0), (0, 0), (0, 1))]
+    assert frontier.pass_over(A, merged) == []
+    assert frontier.positions == {B: (20, 3), segment(2, 1): FUTURE}
+    assert frontier.begun == [B]
+    assert frontier.finish(B, merged) == [segment(2, 1)]
+    assert frontier.positions == {segment(2, 1): (0, 0)}
+
+
+def test_of_the_successors_of_a_segment_that_is_gone_some_can_be_read_at_once() -> None:
+    frontier = at_end()
+    own = successor(2, 1, (0.0, 0.3), (0, 0))
+    shared = successor(3, 1, (0.3, 1.0), (0, 0), (0, 1))
+    assert frontier.pass_over(A, [own, shared]) == [segment(2, 1)]
+    assert frontier.positions == {B: (20, 3), segment(2, 1): (0, 0), segment(3, 1): FUTURE}
+    assert frontier.pass_over(B, [shared]) == [segment(3, 1)]
+    assert frontier.positions == {segment(2, 1): (0, 0), segment(3, 1): (0, 0)}
+
+
+def test_the_last_segment_for_its_keys_stays_where_it_is_also_if_it_is_gone() -> None:
+    frontier = at_end()
+    assert frontier.pass_over(A, []) == []
+    assert frontier.positions == {A: (10, 0), B: (20, 3)}
 
 
 def test_a_segment_that_shares_a_successor_holds_the_others_back_so_that_the_cut_is_one() -> None:

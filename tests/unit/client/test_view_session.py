@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.events import Event, EventBatch
-from anabranch.client.reading.fetcher import FetchedBlock
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.client.serializers import JsonSerializer, Serializer
 from anabranch.client.settings import BackoffSettings
 from anabranch.client.tables.stored import StoredUpdate

@@ -23,6 +23,10 @@ class Sink:
         self.broken = broken
         self.taken: list[bytes] = []
 
+    def write(self, payload: bytes, key: str | None) -> None:
+        assert key is None
+        self.write_batch([payload])
+
     def write_batch(self, payloads: list[bytes], _keys: object = None) -> None:
         if self.broken:
             raise KeyError("nobody expected this")

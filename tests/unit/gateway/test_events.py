@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.common.errors import AnabranchError, CorruptBlock
 from anabranch.common.wire.messages import Append, Appended, SegmentRead
+from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.settings import Settings
 from kit.client_bench import STREAM, until
 from kit.fake_segstore import Fault, no_faults
@@ -228,6 +229,27 @@ async def test_a_failed_writer_is_replaced_by_the_next_request() -> None:
 
     assert problem(failed, 500) == "corrupt-block"
     assert after.status_code == 200
+
+
+async def test_events_of_a_caller_that_has_gone_are_stored_and_counted_until_then() -> None:
+    async with gateway() as g, asyncio.TaskGroup() as tasks:
+        await g.http.post(EVENTS, json=1)
+        async with g.parts.writers.lease(STREAM) as writer:
+            pass
+        g.bench.store.fault = lambda _, m: Fault.HOLD if isinstance(m, Appended) else None
+        going = tasks.create_task(g.parts.appends.append(STREAM, EventsBody([b"2"])))
+        await until(lambda: g.bench.segments[0].event_count == 2)
+        going.cancel()
+        g.parts.writers.forget(STREAM)
+        await asyncio.wait([going])
+        assert g.parts.changes._pending_bytes > 0
+        assert not writer.failed
+        g.bench.store.fault = no_faults
+        g.bench.store.release()
+        await until(lambda: g.parts.changes._pending_bytes == 0)
+        g.parts.writers._sweep.set()
+        await until(lambda: writer.failed)
+        assert await g.bench.payloads() == [b"1", b"2"]
 
 
 async def test_an_idle_writer_makes_room_and_a_busy_one_does_not() -> None:

@@ -117,3 +117,42 @@ async def test_a_forgotten_part_serves_no_later_request() -> None:
         assert await w.used("a") is not first
         assert await w.used("b") is other
         await until(lambda: first.closed)
+
+
+async def test_a_part_can_be_leased_at_once_only_while_it_is_open_and_of_use() -> None:
+    async with world(age_s_max=60.0) as w:
+        assert w.leases.lease_now("a") is None
+        part = await w.used("a")
+        leased = w.leases.lease_now("a")
+        assert leased is not None
+        assert leased[0] is part
+        part.failed = True
+        assert w.leases.lease_now("a") is None
+        leased[1]()
+        await until(lambda: part.closed)
+
+        await w.used("a")
+        w.clock.now_s += 60.0
+        assert w.leases.lease_now("a") is None
+
+
+async def test_a_part_that_could_not_be_opened_is_leased_by_nobody() -> None:
+    async with world() as w:
+        with pytest.raises(Unavailable):
+            await w.used("none")
+        assert w.leases.lease_now("none") is None
+
+
+async def test_a_part_leased_at_once_stays_open_until_it_is_released() -> None:
+    async with world() as w:
+        part = await w.used("a")
+        leased = w.leases.lease_now("a")
+        assert leased is not None
+        w.leases.forget_where(lambda _: True)
+        await w.used("b")
+        w.leases.forget_where(lambda _: True)
+        await until(lambda: w.parts[-1].closed)
+        assert not part.closed
+        leased[1]()
+        w.leases._sweep.set()
+        await until(lambda: part.closed)

@@ -146,14 +146,7 @@ def build(
         changes=changes,
         places=places,
         appends=Appends(writers, changes),
-        reads=Reads(
-            client,
-            clock,
-            places,
-            size_bytes_max=size_bytes_max,
-            timeout_s=timeout_s,
-            stopping=stopping,
-        ),
+        reads=_reads(settings, client, clock, places, tasks, stopping=stopping),
         tables=tables,
         updates=Updates(tables, changes),
         entries=EntryReads(
@@ -204,6 +197,27 @@ def _writers(
     things = "writers of streams and transactions"
     limits = LeaseLimits(things, settings.writers_max, settings.writer_idle_s)
     return OpenWriters(partial(open_writer, client), clock, tasks, limits)
+
+
+def _reads(
+    settings: Settings,
+    client: Client,
+    clock: Clock,
+    places: ReadPlaces,
+    tasks: asyncio.TaskGroup,
+    *,
+    stopping: Callable[[], bool],
+) -> Reads:
+    return Reads(
+        client,
+        clock,
+        places,
+        rng=system_rng(),
+        tasks=tasks,
+        size_bytes_max=settings.read_size_bytes_max,
+        timeout_s=settings.request_timeout_s,
+        stopping=stopping,
+    )
 
 
 def _tables(

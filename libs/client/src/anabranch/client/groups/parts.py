@@ -131,7 +131,10 @@ class ClientGroupParts:
     async def _follower(self, stream: StreamRef) -> WatermarkFollower:
         """A follower of the watermarks of the stream's present life. Raises StreamNotFound."""
         incarnation = (await current_segments(self._control, stream)).incarnation
-        return new_follower(stream, incarnation, directory=self._directory, runtime=self._runtime)
+        runtime, directory = self._runtime, self._directory
+        return new_follower(
+            stream, incarnation, directory=directory, clock=runtime.clock, rng=runtime.rng
+        )
 
     def _ranges(self) -> SegmentRanges:
         return SegmentRanges(

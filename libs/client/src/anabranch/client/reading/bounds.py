@@ -231,7 +231,7 @@ class StreamBounds:
                 for at, position in await self._head()
                 if not any(share_keys(at, known[name]) for name in given)
             ]
-        if not _cover(standings) or not _agree(standings):
+        if not are_cut(standings):
             raise InvalidRequest(
                 "the positions do not cover every key of the stream once",
                 remedy=Remedy(
@@ -271,6 +271,11 @@ class StreamBounds:
 def _end_of(run: SegmentRun) -> int | None:
     """None: it grew when the controller was asked."""
     return run.size if run.end_offset is None else run.end_offset
+
+
+def are_cut(standings: Sequence[Standing]) -> bool:
+    """Whether they cover every key once, apart from future segments."""
+    return _cover(standings) and _agree(standings)
 
 
 def _cover(standings: Iterable[Standing]) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
-from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.client.reading.times.window import TimeWindow
 from anabranch.client.serializers import CAUSE_LENGTH_MAX, Serializer, require_pyarrow
 from anabranch.common.errors import CorruptBlock, SerializationFailed

@@ -116,6 +116,22 @@ class Frontier:
                     pending.extend(self._before(new))
         return self._step(replaced, sorted(opened.values(), key=lambda new: new.key_start))
 
+    def pass_over(self, segment: str, successors: Sequence[Successor]) -> list[str]:
+        """Do as `finish` for a segment that is gone, but do not keep it until all that it is
+        replaced with can be read: its successors take its place, as future segments if need be."""
+        if opened := self.finish(segment, successors):
+            return opened
+        number = parse_segment_name(segment)[1]
+        if not successors or number not in self._segments:
+            return []
+        del self._finished[number]
+        del self.positions[self._segments.pop(number).name]
+        for new in successors:
+            self._segments[new.segment_id] = new
+            at = FUTURE if self._before(new) else Position(0)
+            self.positions.setdefault(new.name, at)
+        return [new.name for new in successors if self.positions[new.name] == Position(0)]
+
     def _before(self, segment: SegmentInStream) -> list[int]:
         """The segments to read before it."""
         return [

@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.events import EventBatch
-from anabranch.client.reading.fetcher import FetchedBlock, SegmentFetcher
+from anabranch.client.reading.fetcher import SegmentFetcher
 from anabranch.client.reading.frontier import Position
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings, ReaderSettings
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory
@@ -121,8 +122,8 @@ class Intake:
         assert not self._closed, "a closed intake opens nothing"
         self._opened_count = number = self._opened_count + 1
         fetcher = self._new_fetcher(segment, number)
-        fetcher.offset, fetcher.index = position
-        fetcher.end_offset = end_offset
+        fetcher.place.offset, fetcher.place.index = position
+        fetcher.place.end_offset = end_offset
         task = self._runtime.tasks.create_task(self._follow(fetcher, number))
         self._open[segment] = _Opening(number, fetcher, task)
         self._shares_are_due = True
@@ -177,15 +178,15 @@ class Intake:
             successors = await self._followers(segment).after(segment)
         except SegmentTruncated as error:
             start = error.fields.get("start")
-            if not isinstance(start, int) or start <= fetcher.offset:
+            if not isinstance(start, int) or start <= fetcher.place.offset:
                 raise
             told = _truncated(fetcher, start)
-            fetcher.offset, fetcher.index = start, 0
+            fetcher.place.offset, fetcher.place.index = start, 0
             self._put(number, SegmentFailed(segment, told, Position(start)))
             return None
         except SegmentNotFound as error:
             successors = await self._followers(segment).in_place_of(segment, error)
-            place = Position(fetcher.offset, fetcher.index)
+            place = Position(fetcher.place.offset, fetcher.place.index)
             self._put(number, SegmentFailed(segment, _truncated(fetcher, None), place))
         await self._directory.prepare(each.name for each in successors)
         return SegmentEnd(segment, successors)
@@ -283,7 +284,7 @@ def _truncated(fetcher: SegmentFetcher, start: int | None) -> EventsTruncated:
     stream, _ = parse_segment_name(fetcher.segment)
     return EventsTruncated(
         "events were truncated before they were read",
-        stream=str(stream), segment=fetcher.segment, offset=fetcher.offset, start=start,
+        stream=str(stream), segment=fetcher.segment, offset=fetcher.place.offset, start=start,
     )  # fmt: skip
 
 

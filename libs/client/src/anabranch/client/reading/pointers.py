@@ -7,8 +7,8 @@ block at byte `offset` of the segment. A pointer is valid until its event is tru
 from typing import NamedTuple, Self
 
 from anabranch.client.reading.events import Event, EventBatch
-from anabranch.client.reading.fetcher import FetchedBlock
 from anabranch.client.reading.large_events import fetch_large
+from anabranch.client.reading.segment_blocks import FetchedBlock
 from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.errors import (
     CorruptBlock,

@@ -38,18 +38,35 @@ def position_token(stream: str, incarnation: int, positions: Mapping[str, tuple[
     return encoded(PositionToken(stream, incarnation, at))
 
 
-def positions_of(stream: str, incarnation: int, token: str) -> dict[str, tuple[int, int]]:
+def token_of(stream: str, text: str) -> PositionToken:
     """Inverse of `position_token`. Raises InvalidRequest for what is not a token of this stream."""
-    opened = decoded(token, PositionToken)
-    if opened is None or (opened.stream, opened.incarnation) != (stream, incarnation):
-        raise InvalidRequest(
-            "the position does not belong to this stream",
-            remedy="start at head or tail, or send the Next-Position of the last answer",
-            stream=stream,
-        )
+    opened = decoded(text, PositionToken)
+    if opened is None or opened.stream != stream:
+        raise _foreign(stream)
     if any(offset < FUTURE_OFFSET or index < 0 for offset, index in opened.at.values()):
         raise InvalidRequest("the position is negative", stream=stream)
-    return {f"{stream}/{segment}": place for segment, place in opened.at.items()}
+    return opened
+
+
+def positions_of(stream: str, incarnation: int, text: str) -> dict[str, tuple[int, int]]:
+    """The positions of a token of this life of the stream. Raises as `token_of`."""
+    return positions_in(token_of(stream, text), incarnation)
+
+
+def positions_in(token: PositionToken, incarnation: int) -> dict[str, tuple[int, int]]:
+    """The positions of the token. Raises InvalidRequest if it is of another life of its stream."""
+    if token.incarnation != incarnation:
+        raise _foreign(token.stream)
+    return {f"{token.stream}/{segment}": place for segment, place in token.at.items()}
+
+
+def _foreign(stream: str) -> InvalidRequest:
+    """The refusal of a token of another stream, or of another life of this one."""
+    return InvalidRequest(
+        "the position does not belong to this stream",
+        remedy="start at head or tail, or send the Next-Position of the last answer",
+        stream=stream,
+    )
 
 
 def encoded(token: msgspec.Struct) -> str:

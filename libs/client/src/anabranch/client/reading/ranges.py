@@ -8,9 +8,11 @@ from anabranch.client.backoff import Backoff
 from anabranch.client.reading.bounds import Start, StreamBounds
 from anabranch.client.reading.frontier import Standing
 from anabranch.client.reading.times.cut_at import TimeCut
+from anabranch.client.reading.times.follower import WatermarkFollower, new_follower
 from anabranch.client.reading.times.instants import Instant
 from anabranch.client.settings import BackoffSettings
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory, current_segments
+from anabranch.client.wire.followers import Followers
 from anabranch.client.wire.segment_calls import SegmentCalls
 from anabranch.common.contracts.queries import SegmentList
 from anabranch.common.contracts.stream_queries import SegmentRun
@@ -139,6 +141,16 @@ class SegmentRanges:
             clock=self._clock,
             calls=self.calls,
             new_backoff=self._new_backoff,
+        )
+
+    def followers(self, stream: StreamRef) -> Followers:
+        """The successors of the stream's segments."""
+        return Followers(self._control, stream, self._clock, self._new_backoff)
+
+    def watermarks(self, stream: StreamRef, incarnation: int) -> WatermarkFollower:
+        """A follower of the watermarks of this life of the stream."""
+        return new_follower(
+            stream, incarnation, directory=self._directory, clock=self._clock, rng=self._rng
         )
 
     def calls(self, segment: str) -> SegmentCalls:

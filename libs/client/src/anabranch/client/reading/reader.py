@@ -352,8 +352,13 @@ class EventReader(Generic[T]):
 
     def _times(self) -> WatermarkFollower:
         if self._follower is None:
+            runtime = self._runtime
             self._follower = new_follower(
-                self.stream, self._incarnation, directory=self._directory, runtime=self._runtime
+                self.stream,
+                self._incarnation,
+                directory=self._directory,
+                clock=runtime.clock,
+                rng=runtime.rng,
             )
         return self._follower
 

@@ -61,6 +61,11 @@ class Followers:
             "successors", query, SuccessorsFound, timeout_s=QUERY_TIMEOUT_S
         )
 
+    async def present(self, segment: str) -> SuccessorsFound:
+        """Return the controller's present answer about a segment that the caller has met in a
+        store. Raises StreamNotFound as `after`, and Unavailable when the time is up."""
+        return await self._answered(lambda: self._of_this_life(segment))
+
     async def after(
         self, segment: str, *, if_open: AnabranchError | None = None
     ) -> tuple[Successor, ...]:
@@ -73,15 +78,7 @@ class Followers:
         """
 
         async def attempt() -> tuple[Successor, ...]:
-            try:
-                found = await self.ask(segment)
-            except SegmentNotFound as error:
-                raise StreamNotFound(
-                    "the stream was deleted, and another one was created under its name",
-                    remedy="open a new writer or reader if you mean the new stream",
-                    stream=str(self._stream),
-                    segment=segment,
-                ) from error
+            found = await self._of_this_life(segment)
             if found.status != "open":
                 return found.successors
             raise if_open or Unavailable(
@@ -89,6 +86,17 @@ class Followers:
             )
 
         return await self._answered(attempt)
+
+    async def _of_this_life(self, segment: str) -> SuccessorsFound:
+        try:
+            return await self.ask(segment)
+        except SegmentNotFound as error:
+            raise StreamNotFound(
+                "the stream was deleted, and another one was created under its name",
+                remedy="open a new writer or reader if you mean the new stream",
+                stream=str(self._stream),
+                segment=segment,
+            ) from error
 
     async def in_place_of(self, segment: str, missing: SegmentNotFound) -> tuple[Successor, ...]:
         """Return the successors of a segment that a truncation has deleted from its store.

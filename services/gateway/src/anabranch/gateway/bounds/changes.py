@@ -1,7 +1,8 @@
 """Performs changes that outlive their requests, and remembers outcomes by Idempotency-Key.
 
-Each change is a task. If the request times out or the caller disconnects, the task continues; a
-repeated request with the same key awaits the same task and stores nothing twice. If a change fails
+Each change is a task, or a future of work that goes on by itself. If the request times out or the
+caller disconnects, the change continues; a repeated request with the same key awaits the same
+change and stores nothing twice. If a change fails
 before anything was stored, its outcome is forgotten. Every other outcome is remembered, even an
 unknown one, because a repetition might store the same twice. The memory is bounded by count and
 age, and ends with the process.
@@ -12,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+
+from msgspec import Struct
 
 from anabranch.common.errors import AnabranchError, IdempotencyMismatch, OutcomeUnknown, Overloaded
 from anabranch.common.runtime.clock import Clock
@@ -37,8 +40,7 @@ class Idempotency:
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Outcome(Struct, Generic[T], frozen=True):
     """`error`: None if it was performed. `begun`: whether something may have been stored."""
 
     error: AnabranchError | None
@@ -46,24 +48,26 @@ class Outcome(Generic[T]):
     result: T | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+Performing = Coroutine[Any, Any, Outcome[T]] | asyncio.Future[Outcome[T]]
+
+
+class Change(Struct, Generic[T], frozen=True):
     """The storing of things, such as `events`, in a place of a kind, such as a `stream`.
 
-    `size_bytes` is the memory that the change needs. `perform` raises nothing.
+    `size_bytes` is the memory that the change needs. `perform` begins it, and raises nothing.
     """
 
     things: str
     kind: str
     place: str
     size_bytes: int
-    perform: Callable[[], Coroutine[Any, Any, Outcome[T]]]
+    perform: Callable[[], Performing[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
     fingerprint: bytes
-    task: asyncio.Task[Outcome[Any]]
+    task: asyncio.Future[Outcome[Any]]
     since_s: float
 
 
@@ -75,7 +79,7 @@ class Changes:
         self._tasks = tasks
         self._limits = limits
         self._pending_bytes = 0
-        self._running: set[asyncio.Task[Outcome[Any]]] = set()
+        self._running: set[asyncio.Future[Outcome[Any]]] = set()
         self._answers: OrderedDict[tuple[str, str, str], _Remembered] = OrderedDict()
 
     async def perform(self, change: Change[T], idempotency: Idempotency | None = None) -> T:
@@ -101,7 +105,7 @@ class Changes:
 
     def _task_for(
         self, change: Change[T], idempotency: Idempotency | None
-    ) -> asyncio.Task[Outcome[T]]:
+    ) -> asyncio.Future[Outcome[T]]:
         if idempotency is None:
             return self._start(change)
         name = (change.kind, change.place, idempotency.key)
@@ -117,7 +121,7 @@ class Changes:
         task.add_done_callback(lambda ended: self._settle(name, ended))
         return task
 
-    def _start(self, change: Change[T]) -> asyncio.Task[Outcome[T]]:
+    def _start(self, change: Change[T]) -> asyncio.Future[Outcome[T]]:
         cost, limit = change.size_bytes, self._limits.pending_size_bytes_max
         if self._pending_bytes and self._pending_bytes + cost > limit:
             raise Overloaded(
@@ -125,12 +129,13 @@ class Changes:
                 pending=self._pending_bytes, limit=limit,
             )  # fmt: skip
         self._pending_bytes += cost
-        task = self._tasks.create_task(change.perform())
+        begun = change.perform()
+        task = begun if isinstance(begun, asyncio.Future) else self._tasks.create_task(begun)
         self._running.add(task)
         task.add_done_callback(lambda ended: self._release(ended, cost))
         return task
 
-    def _release(self, ended: asyncio.Task[Outcome[Any]], cost: int) -> None:
+    def _release(self, ended: asyncio.Future[Outcome[Any]], cost: int) -> None:
         self._running.discard(ended)
         self._pending_bytes -= cost
 
@@ -143,7 +148,7 @@ class Changes:
 
     # --- remembered outcomes --------------------------------------------------------------
 
-    def _settle(self, name: tuple[str, str, str], ended: asyncio.Task[Outcome[Any]]) -> None:
+    def _settle(self, name: tuple[str, str, str], ended: asyncio.Future[Outcome[Any]]) -> None:
         if ended.cancelled() or ended.exception() is not None:
             return
         kept = self._answers.get(name)
@@ -169,7 +174,7 @@ class Changes:
             del self._answers[name]
 
 
-async def _ended(task: asyncio.Task[Outcome[T]], timeout_s: float) -> bool:
+async def _ended(task: asyncio.Future[Outcome[T]], timeout_s: float) -> bool:
     """Wait for the task's end without raising its outcome; returns False after the timeout.
 
     `asyncio.wait` does the same for sets of tasks, but took an eighth of a request's time.

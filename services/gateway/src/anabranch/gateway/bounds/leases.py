@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from anabranch.common.errors import AnabranchError, Overloaded
@@ -83,10 +84,24 @@ class Leases(Generic[P]):
                 raise part.copy()
             yield part
         finally:
-            slot.users -= 1
-            slot.used_s = self._clock.monotonic()
-            if isinstance(part, AnabranchError) or (part is not None and part.failed):
-                self._drop(name, slot)
+            self._release(name, slot, part)
+
+    def lease_now(self, name: str) -> tuple[P, Callable[[], None]] | None:
+        """The part of the name if it is open, and the call that ends this lease; else None."""
+        slot = self._current(name)
+        if slot is None or not slot.opening.done():
+            return None
+        part = slot.opening.result()
+        if isinstance(part, AnabranchError) or part.failed:
+            return None
+        slot.users += 1
+        return part, partial(self._release, name, slot, part)
+
+    def _release(self, name: str, slot: _Slot[P], part: P | AnabranchError | None) -> None:
+        slot.users -= 1
+        slot.used_s = self._clock.monotonic()
+        if isinstance(part, AnabranchError) or (part is not None and part.failed):
+            self._drop(name, slot)
 
     def forget_where(self, is_meant: Callable[[str], bool]) -> None:
         """Close the parts of these names; later requests open others."""

@@ -1,20 +1,21 @@
 """Stores the events of requests through open writers."""
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anabranch.client import EventWriter, Transaction
 from anabranch.client.transactions.part import PartReport, TransactionPart
 from anabranch.common.errors import AnabranchError
 from anabranch.common.workflow.containment import naming_defects, tell_defect
-from anabranch.gateway.bounds.changes import Change, Changes, Idempotency, Outcome
+from anabranch.gateway.bounds.changes import Change, Changes, Idempotency, Outcome, Performing
 from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.events.destinations import Writer
 from anabranch.gateway.events.writers import OpenWriters
 
 T = TypeVar("T")
-Storing = Coroutine[Any, Any, Outcome[T]]
+Storing = asyncio.Future[Outcome[PartReport | None]]
 
 EVENT_COST_BYTES = 64
 """The estimated overhead of an event beside its bytes."""
@@ -48,7 +49,40 @@ class Appends:
         store = partial(self._store_together, stream, body)
         await self._changes.perform(_change(stream, body, store), idempotency)
 
-    async def _store(self, destination: str, body: EventsBody) -> Outcome[PartReport | None]:
+    def _store(self, destination: str, body: EventsBody) -> Performing[PartReport | None]:
+        return self._store_now(destination, body) or self._store_when_open(destination, body)
+
+    def _store_now(self, destination: str, body: EventsBody) -> Storing | None:
+        """Give the events to the stream's writer in this turn of the loop, if it is open."""
+        leased = self._writers.lease_now(destination)
+        if leased is None:
+            return None
+        writer, release = leased
+        if not isinstance(writer, EventWriter):
+            release()
+            return None
+        outcome: Storing = asyncio.get_running_loop().create_future()
+
+        def settle(acknowledged: asyncio.Future[None]) -> None:
+            release()
+            if not outcome.done():
+                outcome.set_result(_outcome_of(acknowledged))
+
+        try:
+            with naming_defects("storing events"):
+                _write(writer, body)
+                acknowledged = writer.acknowledgement()
+                assert isinstance(acknowledged, asyncio.Future), "an open writer needs no task"
+                acknowledged.add_done_callback(settle)
+        except AnabranchError as error:
+            release()
+            tell_defect(error)
+            outcome.set_result(Outcome(error, begun=False))
+        return outcome
+
+    async def _store_when_open(
+        self, destination: str, body: EventsBody
+    ) -> Outcome[PartReport | None]:
         begun = False
         try:
             with naming_defects("storing events"):
@@ -80,13 +114,21 @@ class Appends:
         return Outcome(None, begun=True)
 
 
-def _change(place: str, body: EventsBody, store: Callable[[], Storing[T]]) -> Change[T]:
+def _change(place: str, body: EventsBody, store: Callable[[], Performing[T]]) -> Change[T]:
     size_bytes = body.size_bytes + EVENT_COST_BYTES * len(body.payloads)
     return Change("events", "stream", place, size_bytes, store)
 
 
+def _outcome_of(acknowledged: asyncio.Future[None]) -> Outcome[PartReport | None]:
+    error = acknowledged.exception()
+    assert error is None or isinstance(error, AnabranchError), "a writer fails with such an error"
+    return Outcome(error, begun=True)
+
+
 def _write(writer: Writer, body: EventsBody) -> None:
-    if body.keys is None:
+    if len(body.payloads) == 1:  # the most frequent request, and cheaper than a batch of one
+        writer.write(body.payloads[0], None if body.keys is None else body.keys[0])
+    elif body.keys is None:
         writer.write_batch(body.payloads)
     else:
         writer.write_batch(body.payloads, body.keys)

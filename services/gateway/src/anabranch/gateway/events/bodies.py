@@ -6,9 +6,9 @@ line, or each event after its size as four bytes (big-endian).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from anabranch.common.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 
@@ -22,8 +22,7 @@ ACCEPTED = f"{JSON}, {NDJSON}, {LINES} or {BINARY}"
 _JSON_SPACE = b" \t\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class EventsBody:
+class EventsBody(Struct, frozen=True):
     """Events to store together; `keys`, if any, has one item per payload."""
 
     payloads: list[bytes]
@@ -34,8 +33,7 @@ class EventsBody:
         return sum(map(len, self.payloads))
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """The source of routing keys: one key for all events, or a field of each event. Not both."""
 
     routing_key: str | None = None

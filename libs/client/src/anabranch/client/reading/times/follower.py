@@ -24,7 +24,6 @@ from math import inf
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.times.log import StoredMark, WatermarkLog
 from anabranch.client.reading.times.window import KnownMarks, MarkedCut, Place, Side, TimeWindow
-from anabranch.client.runtime import Runtime
 from anabranch.client.settings import BackoffSettings
 from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.wire.segment_calls import SegmentCalls
@@ -38,6 +37,7 @@ from anabranch.common.errors import (
 )
 from anabranch.common.model.names import StreamRef
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.runtime.ids import Rng
 
 PAUSE_S_MIN = 1.0
 TAIL_PAUSE_S_MAX = 5.0
@@ -127,12 +127,12 @@ class WatermarkFollower:
 
 
 def new_follower(
-    stream: StreamRef, incarnation: int, *, directory: SegmentDirectory, runtime: Runtime
+    stream: StreamRef, incarnation: int, *, directory: SegmentDirectory, clock: Clock, rng: Rng
 ) -> WatermarkFollower:
     """A follower of the watermarks of this life of the stream."""
 
     def calls(segment: str) -> SegmentCalls:
-        backoff = Backoff(BackoffSettings(), runtime.rng, RETRY_TIMEOUT_S)
-        return SegmentCalls(segment, directory=directory, clock=runtime.clock, backoff=backoff)
+        backoff = Backoff(BackoffSettings(), rng, RETRY_TIMEOUT_S)
+        return SegmentCalls(segment, directory=directory, clock=clock, backoff=backoff)
 
-    return WatermarkFollower(WatermarkLog(stream, incarnation, calls), runtime.clock)
+    return WatermarkFollower(WatermarkLog(stream, incarnation, calls), clock)

@@ -7,14 +7,14 @@ streaming answer calls `without_deadline` when it begins.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.common.contracts.envelope import Envelope
+from anabranch.common.contracts.envelope import AUTHORIZATION, Envelope, bearer
 from anabranch.common.errors import (
     AnabranchError,
     BodyTooLarge,
@@ -30,7 +30,11 @@ from anabranch.gateway.http.edge.problem import problem_of, unexpected
 
 ALWAYS_OPEN = ("/ping", "/healthz", "/readyz", "/metrics", "/v1/health")
 _DEADLINE = "anabranch.deadline"
-_ENVELOPE = "anabranch.envelope"
+_BODY = "anabranch.body"
+_HEADERS = "anabranch.headers"
+_AUTHORIZATION = AUTHORIZATION.encode()
+_SPEAKING_AS_BEFORE = nullcontext()
+LATE = "the request was not answered in time"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
@@ -45,14 +49,27 @@ class IntakeLimits:
     requests_max: int
 
 
-@dataclass(slots=True)
 class _Exchange:
     """One request: the state of its answer, and the bytes that it holds."""
 
-    status: int = 0
-    answered: bool = False
-    """Whether the server has the whole answer."""
-    held_bytes: int = 0
+    __slots__ = ("_send", "answered", "held_bytes", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.answered = False
+        """Whether the server has the whole answer."""
+        self.held_bytes = 0
+
+    async def send(self, message: Message) -> None:
+        """Send the message; keep its status, and whether it was the last one."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            await self._send(message)
+            return
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.answered = True
 
 
 class Intake:
@@ -79,79 +96,77 @@ class Intake:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange()
+        exchange = _Exchange(send)
         began_s = self._clock.monotonic()
         self._requests += 1
         self._metrics.in_flight += 1
-
-        async def watched(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                exchange.status = message["status"]
-            await send(message)
-            if message["type"] == "http.response.body" and not message.get("more_body", False):
-                exchange.answered = True
-
         try:
-            await self._answer(exchange, scope, receive, watched)
+            await self._answer(exchange, scope, receive)
         finally:
             self._requests -= 1
             self._held_bytes -= exchange.held_bytes
             self._metrics.in_flight -= 1
             self._count(scope, exchange, self._clock.monotonic() - began_s)
 
-    async def _answer(
-        self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _answer(self, exchange: _Exchange, scope: Scope, receive: Receive) -> None:
         path = scope["path"]
+        headers = dict(reversed(scope["headers"]))  # of a repeated one, the first
+        has_body = b"content-length" in headers or b"transfer-encoding" in headers
+        limits = self._limits
+        first_s = limits.body_timeout_s if has_body else limits.answer_timeout_s
+        body = None if has_body else b""
+        scope[_HEADERS] = headers
         try:
-            backstop_s = self._limits.body_timeout_s + self._limits.answer_timeout_s
-            async with asyncio.timeout(backstop_s) as deadline:
+            async with asyncio.timeout(first_s) as deadline:
                 scope[_DEADLINE] = deadline
-                if self._requests > self._limits.requests_max and not path.startswith(ALWAYS_OPEN):
-                    raise Overloaded("too many requests at once", limit=self._limits.requests_max)
-                body = await self._receive_body(exchange, scope, receive)
-                request = scope[_ENVELOPE] = Envelope.received(body, Headers(scope=scope))
-                with speaking_as(request.token):
-                    await self._app(scope, _replay(body, receive), send)
+                if self._requests > limits.requests_max and not path.startswith(ALWAYS_OPEN):
+                    raise Overloaded("too many requests at once", limit=limits.requests_max)
+                if body is None:
+                    body = await self._receive_body(exchange, headers, receive)
+                    deadline.reschedule(asyncio.get_running_loop().time() + limits.answer_timeout_s)
+                scope[_BODY] = body
+                token = bearer(headers.get(_AUTHORIZATION, b"").decode("latin-1"))
+                with speaking_as(token) if token else _SPEAKING_AS_BEFORE:
+                    await self._app(scope, _replay(body, receive), exchange.send)
         except AnabranchError as error:
-            await self._refuse(exchange, problem_of(error, path), scope, receive, send)
+            await self._refuse(exchange, problem_of(error, path), scope, receive)
         except TimeoutError:
-            late = OutcomeUnknown("the request was not answered in time")
-            await self._refuse(exchange, problem_of(late, path), scope, receive, send)
+            late = self._too_slow() if body is None else OutcomeUnknown(LATE)
+            await self._refuse(exchange, problem_of(late, path), scope, receive)
         except Exception as error:
             # The framework answers a defect by the handler and then raises it nevertheless. If
             # it comes in the middle of an answer, the server cuts the answer off.
             if not exchange.answered:
                 if exchange.status:
                     raise
-                await self._refuse(exchange, unexpected(error, path), scope, receive, send)
+                await self._refuse(exchange, unexpected(error, path), scope, receive)
 
     async def _refuse(
-        self, exchange: _Exchange, response: ASGIApp, scope: Scope, receive: Receive, send: Send
+        self, exchange: _Exchange, response: ASGIApp, scope: Scope, receive: Receive
     ) -> None:
         if not exchange.status:
-            await response(scope, receive, send)
+            await response(scope, receive, exchange.send)
 
-    async def _receive_body(self, exchange: _Exchange, scope: Scope, receive: Receive) -> bytes:
-        """Receive the body. Raises BodyTooLarge, BodyTooSlow, Overloaded, InvalidRequest."""
-        announced = Request(scope).headers.get("content-length", "")
-        if announced.isascii() and announced.isdigit():
+    async def _receive_body(
+        self, exchange: _Exchange, headers: Mapping[bytes, bytes], receive: Receive
+    ) -> bytes:
+        """Receive the body. Raises BodyTooLarge, Overloaded, InvalidRequest."""
+        announced = headers.get(b"content-length", b"")
+        if announced.isdigit():
             self._check_size(int(announced))
         chunks: list[bytes] = []
-        try:
-            async with asyncio.timeout(self._limits.body_timeout_s):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise InvalidRequest("the caller disconnected before the end of the body")
-                    self._hold(exchange, chunk := message.get("body", b""))
-                    chunks.append(chunk)
-                    if not message.get("more_body", False):
-                        return b"".join(chunks)
-        except TimeoutError as error:
-            raise BodyTooSlow(
-                "the body did not arrive in time", seconds=self._limits.body_timeout_s
-            ) from error
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise InvalidRequest("the caller disconnected before the end of the body")
+            self._hold(exchange, chunk := message.get("body", b""))
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+    def _too_slow(self) -> BodyTooSlow:
+        seconds = self._limits.body_timeout_s
+        return BodyTooSlow("the body did not arrive in time", seconds=seconds)
 
     def _hold(self, exchange: _Exchange, chunk: bytes) -> None:
         self._check_size(exchange.held_bytes + len(chunk))
@@ -173,11 +188,21 @@ class Intake:
         self._metrics.answered(method, route, exchange.status or 499, seconds)
 
 
+def body_of(scope: Scope) -> bytes:
+    """The body of a request."""
+    found: bytes = scope[_BODY]
+    return found
+
+
+def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
+    """The headers of a request by name, in lower case; of a repeated one, the first."""
+    found: Mapping[bytes, bytes] = scope[_HEADERS]
+    return found
+
+
 def envelope_of(scope: Scope) -> Envelope:
     """The envelope of a request."""
-    found = scope[_ENVELOPE]
-    assert isinstance(found, Envelope)
-    return found
+    return Envelope.received(body_of(scope), Headers(scope=scope))
 
 
 def without_deadline(scope: Scope) -> None:

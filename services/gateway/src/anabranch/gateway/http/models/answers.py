@@ -5,6 +5,7 @@ names; a body may contain no unknown field.
 """
 
 import re
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 from fastapi import Path, Query
@@ -18,6 +19,8 @@ from anabranch.common.model.table import TableRef, table_ref
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 1000
+NAMES_KEPT = 1024
+"""The names of streams that are remembered as valid."""
 INT63 = (1 << 63) - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -77,6 +80,7 @@ class Told(BaseModel):
     )
 
 
+@lru_cache(NAMES_KEPT)
 def stream_at(scope: str, stream: str) -> StreamRef:
     """The stream that a path names. Raises InvalidName."""
     return StreamRef(scope_name(scope), stream_name(stream))

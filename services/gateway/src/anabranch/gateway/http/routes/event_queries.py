@@ -6,8 +6,10 @@ Two parameters decide about the form. `Accept` selects lines of JSON, bytes, or 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from anabranch.common.errors import InvalidRequest, NotAcceptable
 from anabranch.gateway.events.bodies import BINARY, NDJSON
@@ -18,19 +20,35 @@ from anabranch.gateway.http.edge.event_stream import NDJSON_ACCEPTED, SSE
 EVENTS_COUNT_DEFAULT = 1000
 EVENTS_COUNT_LIMIT = 10_000
 START_LENGTH_MAX = 65_536
+QUERIES_KEPT = 128
+"""The queries whose meaning is remembered: programs repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A page of events. `framed`: bytes, each event after its size."""
+    """A page of events. `wait_s`: how long to wait for the first one. `framed`: bytes, each event
+    after its size."""
 
     request: ReadRequest
+    wait_s: float
     encoding: Encoding
     framed: bool
 
 
-def page_of(stream: str, query: QueryParams, form: str, wait_s_max: float) -> Wanted:
+def query_of(request: Request) -> QueryParams:
+    """The parameters of the request."""
+    return _parsed(request.scope["query_string"])
+
+
+@lru_cache(QUERIES_KEPT)
+def _parsed(query_string: bytes) -> QueryParams:
+    return QueryParams(query_string)
+
+
+@lru_cache(QUERIES_KEPT)
+def page_of(stream: str, query_string: bytes, form: str, wait_s_max: float) -> Wanted:
     """The page that a query asks for. Raises InvalidRequest, NotAcceptable."""
+    query = _parsed(query_string)
     encoding = encoding_of(query)
     framed = form == BINARY and encoding is not Encoding.RAW
     if framed and encoding is not Encoding.JSON:
@@ -39,14 +57,13 @@ def page_of(stream: str, query: QueryParams, form: str, wait_s_max: float) -> Wa
             remedy=f"accept {NDJSON}, or omit encoding",
             encoding=encoding.value,
         )
-    request = ReadRequest(
-        stream,
-        start_of(query),
-        _events_max(query, encoding),
+    events_max, window = _events_max(query, encoding), wants_window(query)
+    return Wanted(
+        ReadRequest(stream, start_of(query), events_max, window),
         number_of(query.get("wait", "0"), "wait", 0, wait_s_max),
-        wants_window(query),
+        encoding,
+        framed,
     )
-    return Wanted(request, encoding, framed)
 
 
 def _events_max(query: QueryParams, encoding: Encoding) -> int:

@@ -8,6 +8,7 @@ its bytes. With server-sent events, the ids of the messages are these positions.
 
 import base64
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from functools import lru_cache, partial
 
 import msgspec
 from starlette.requests import Request
@@ -31,11 +32,14 @@ from anabranch.gateway.events.following import Following
 from anabranch.gateway.events.reads import ReadEvents
 from anabranch.gateway.events.records import Encoding, lines_of, record_of
 from anabranch.gateway.http.edge.event_stream import SSE, EventStream, Form, Message
+from anabranch.gateway.http.edge.intake import body_of
 from anabranch.gateway.http.edge.problem import document_of
 from anabranch.gateway.http.models.answers import stream_at
 from anabranch.gateway.http.routes.event_queries import (
+    Wanted,
     form_of,
     page_of,
+    query_of,
     record_encoding_of,
     start_of,
     wants_transaction,
@@ -50,6 +54,7 @@ from anabranch.gateway.http.routes.plain_requests import (
 )
 
 PATH = "/v1/scopes/{scope}/streams/{stream}/events"
+ANSWERS_KEPT = 1024
 
 
 def routes() -> list[Route]:
@@ -67,18 +72,22 @@ async def append_events(request: Request) -> Response:
     """200 {events, stream} when all are durable; see `problem` for errors. With `transaction=true`
     all are one transaction, which is committed."""
     stream = _stream(request)
-    if wants_transaction(request.query_params):
+    if wants_transaction(query_of(request)):
         count = await transact(stream, request)
     else:
         count, _ = await append_to(stream, request)
-    answer = {"stream": stream, "events": count}
-    return Response(msgspec.json.encode(answer), media_type=JSON)
+    return _stored(stream, count)
+
+
+@lru_cache(ANSWERS_KEPT)
+def _stored(stream: str, count: int) -> Response:
+    return Response(msgspec.json.encode({"stream": stream, "events": count}), media_type=JSON)
 
 
 async def append_to(destination: str, request: Request) -> tuple[int, PartReport | None]:
     """Store a request's events; returns their number, and the report of a part's writer."""
     parts = parts_of(request)
-    body, idempotency = await _given(request)
+    body, idempotency = _given(request)
     report = await parts.appends.append(destination, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
     return len(body.payloads), report
@@ -87,17 +96,17 @@ async def append_to(destination: str, request: Request) -> tuple[int, PartReport
 async def transact(stream: str, request: Request) -> int:
     """Store a request's events as one transaction; returns their number."""
     parts = parts_of(request)
-    body, idempotency = await _given(request, "transaction")
+    body, idempotency = _given(request, "transaction")
     await parts.appends.transact(stream, body, idempotency)
     parts.metrics.events_in += len(body.payloads)
     return len(body.payloads)
 
 
-async def _given(request: Request, *told: str) -> tuple[EventsBody, Idempotency | None]:
+def _given(request: Request, *told: str) -> tuple[EventsBody, Idempotency | None]:
     """The events of a request, and its idempotency; `told` are further values of the request."""
     media_type = media_type_of(request, JSON)
-    keys = Keys(optional_header(request, "routing-key"), request.query_params.get("key_field"))
-    payload = await request.body()
+    keys = Keys(optional_header(request, "routing-key"), query_of(request).get("key_field"))
+    payload = body_of(request.scope)
     body = parse_events(payload, media_type, keys, parts_of(request).settings.body_events_max)
     values = [media_type, keys.routing_key, keys.field, *told]
     return body, idempotency_of(request, values, payload)
@@ -110,18 +119,21 @@ async def read_events(request: Request) -> Response | EventStream:
     form = form_of(header(request, "accept"))
     if form == SSE:
         return await follow_events(request, parts, stream)
-    wanted = page_of(stream, request.query_params, form, parts.settings.wait_s_max)
-    found = await parts.reads.read(wanted.request)
-    headers = _headers(found, stream)
-    if wanted.encoding is Encoding.RAW:
-        answer = _raw(found, headers)
-    elif wanted.framed:
-        answer = Response(binary_frames(found.payloads), headers=headers, media_type=BINARY)
-    else:
-        lines = lines_of(found.taken, wanted.encoding)
-        answer = Response(lines, headers=headers, media_type=NDJSON)
+    query = request.scope["query_string"]
+    wanted = page_of(stream, query, form, parts.settings.wait_s_max)
+    found = await parts.reads.read(wanted.request, wanted.wait_s)
     parts.metrics.events_out += len(found.payloads)
-    return answer
+    return found.once((wanted.encoding, wanted.framed), partial(_answer, wanted))
+
+
+def _answer(wanted: Wanted, found: ReadEvents) -> Response:
+    headers = _headers(found, wanted.request.stream)
+    if wanted.encoding is Encoding.RAW:
+        return _raw(found, headers)
+    if wanted.framed:
+        return Response(binary_frames(found.payloads), headers=headers, media_type=BINARY)
+    lines = lines_of(found.taken, wanted.encoding)
+    return Response(lines, headers=headers, media_type=NDJSON)
 
 
 def _headers(found: ReadEvents, stream: str) -> dict[str, str]:
@@ -157,7 +169,7 @@ def key_header(key: str) -> dict[str, str]:
 
 async def follow_events(request: Request, parts: Parts, stream: str) -> EventStream:
     """200, then server-sent events from a position, for as long as the caller listens."""
-    query = request.query_params
+    query = query_of(request)
     start = request.headers.get("last-event-id") or start_of(query)
     encoding, with_windows = record_encoding_of(query), wants_window(query)
     following = await parts.reads.follow(stream, start)

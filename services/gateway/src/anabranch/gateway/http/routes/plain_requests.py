@@ -8,21 +8,23 @@ from starlette.requests import Request
 
 from anabranch.common.errors import InvalidRequest
 from anabranch.gateway.bounds.changes import Idempotency
+from anabranch.gateway.http.edge.intake import headers_of
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 
 def header(request: Request, name: str) -> str:
     """A header as UTF-8 text; empty if absent. Raises InvalidRequest."""
-    try:
-        return request.headers.get(name, "").encode("latin-1").decode()
-    except UnicodeError as error:
-        raise InvalidRequest("a header is not UTF-8", header=name) from error
+    return optional_header(request, name) or ""
 
 
 def optional_header(request: Request, name: str) -> str | None:
-    """A header as UTF-8 text, or None. Raises InvalidRequest."""
-    return header(request, name) if name in request.headers else None
+    """A header as UTF-8 text, or None; `name` is in lower case. Raises InvalidRequest."""
+    value = headers_of(request.scope).get(name.encode())
+    try:
+        return None if value is None else value.decode()
+    except UnicodeError as error:
+        raise InvalidRequest("a header is not UTF-8", header=name) from error
 
 
 def media_type_of(request: Request, default: str) -> str:
