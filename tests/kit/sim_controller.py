@@ -161,6 +161,7 @@ class SimController:
             self.store.purge,
             lambda b: b in self.owned,
             self.clock,
+            move=self.gates.move,
             containment=self.containment,
         )
 

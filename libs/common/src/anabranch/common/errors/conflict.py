@@ -384,6 +384,25 @@ class TransactionEnded(Conflict):
     )
 
 
+class EpochPassed(Conflict):
+    """The stream has other segments than the commit names. Fields: stream, stream_epoch (the
+    present one)."""
+
+    code = "epoch-passed"
+    default_remedy = Remedy("route the events over the present segments, and commit them again")
+
+
+class IdOutOfTime(Conflict):
+    """The id of a transaction was drawn too long ago, or by a clock that is ahead. Fields: stream,
+    transaction, now_ms (by the controller's clock)."""
+
+    code = "id-out-of-time"
+    default_remedy = Remedy(
+        "set the clock of the client's machine, or use a transaction that is begun",
+        api="set this machine's clock; `await writer.transaction()` needs no clock",
+    )
+
+
 class PartMismatch(Conflict):
     """A part does not have the committed lengths. Fields: transaction, part, segment, length."""
 

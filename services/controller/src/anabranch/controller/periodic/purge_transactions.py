@@ -10,6 +10,12 @@ A purge is safe to repeat, and safe for two owners at once. It deletes below the
 which this process has read the shard. A later message stays, and when its transaction ends, the
 slot becomes due again.
 
+A late copy of a carried transaction would find its subject fresh after the purge, and would be
+stored and merged again. It is stored on the condition that the stream's gate has not moved (ADR
+19). So the gates of a slot are moved after all its transactions have ended, and the slot is purged
+some seconds later: on a cluster, a message in process may pass a gate that is just moving, and the
+purge must not delete its subject before it is stored.
+
 If a purge fails, the round ends, because the store may be away; the failed slot comes last from
 then on, so it does not block others. A defect in one slot is contained.
 
@@ -27,6 +33,7 @@ from anabranch.common.contracts.subjects import (
 )
 from anabranch.common.errors import AnabranchError
 from anabranch.common.runtime.clock import Clock
+from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.containment import Containment
 from anabranch.controller.periodic.job import Job
 from anabranch.controller.projections.transaction_slots import TransactionSlots
@@ -37,10 +44,17 @@ ROUND_MAX = 50
 SETTLE_MS = 10_000
 """Counted from the end of a slot: its last transactions are young, and mirrors may lag."""
 REMEMBERED_S = 300.0
+MOVED_S = 5.0
+"""From a gate's move to the purge: longer than a message is in process on a cluster."""
+MOVES_AT_ONCE_MAX = 8
 PURGE = "purge"
 
 Purge = Callable[[str, int], Awaitable[None]]
 """Deletes a subject's messages below a sequence (`EventStore.purge`)."""
+Move = Callable[[str], Awaitable[None]]
+"""Moves a gate (`Gates.move`)."""
+_Occasion = tuple[str, int]
+"""A slot, and the number under which it was done."""
 
 
 def is_settled(slot: str, now_ms: int) -> bool:
@@ -59,6 +73,7 @@ class TransactionPurger:
         owns: Callable[[int], bool],
         clock: Clock,
         *,
+        move: Move,
         containment: Containment,
     ) -> None:
         self._containment = containment
@@ -67,6 +82,13 @@ class TransactionPurger:
         self._purge = purge
         self._owns = owns
         self._clock = clock
+        self._move = move
+        self._seen_s: dict[_Occasion, float] = {}
+        """When each due slot was first seen as done."""
+        self._fenced_s: dict[_Occasion, float] = {}
+        """When the last of a due slot's gates had moved since then."""
+        self._moved_s: dict[str, float] = {}
+        """When the last move of each gate began."""
         self._others_since_s: dict[str, float] = {}
         self._failed: set[str] = set()
         self.purged_count = 0
@@ -93,7 +115,7 @@ class TransactionPurger:
             if now_s - since_s >= REMEMBERED_S:
                 self._slots.purged(slot, done[slot])
         self._failed &= done.keys()
-        due = [slot for slot in mine if is_settled(slot, now_ms)]
+        due = await self._fenced([slot for slot in mine if is_settled(slot, now_ms)])
         due.sort(key=self._failed.__contains__)
         slot = ""
         try:
@@ -102,6 +124,38 @@ class TransactionPurger:
         except AnabranchError:
             self._failed.add(slot)
             raise
+
+    async def _fenced(self, settled: Sequence[str]) -> list[str]:
+        """The settled slots whose gates have moved since the slots were done, and some seconds ago.
+        Moves the gates of the others. Raises Unavailable, Busy.
+        """
+        now_s, done = self._clock.monotonic(), self._slots.done()
+        waiting = {(slot, done[slot]): self._slots.gates(slot) for slot in settled if slot in done}
+        self._seen_s = {each: self._seen_s.get(each, now_s) for each in waiting}
+        needed = set[str]().union(*waiting.values())
+        self._moved_s = {gate: at_s for gate, at_s in self._moved_s.items() if gate in needed}
+        late = {
+            gate
+            for each, gates in waiting.items()
+            if each not in self._fenced_s
+            for gate in gates
+            if self._moved_s.get(gate, -1.0) < self._seen_s[each]
+        }
+        await for_each(sorted(late)[:ROUND_MAX], MOVES_AT_ONCE_MAX, self._move_gate)
+        fenced_s = dict[_Occasion, float]()
+        for each, gates in waiting.items():
+            moved_s = [self._moved_s.get(gate, -1.0) for gate in gates]
+            if each in self._fenced_s:
+                fenced_s[each] = self._fenced_s[each]
+            elif all(at_s >= self._seen_s[each] for at_s in moved_s):
+                fenced_s[each] = max(moved_s, default=now_s - MOVED_S)
+        self._fenced_s = fenced_s
+        return [each[0] for each, at_s in fenced_s.items() if at_s + MOVED_S <= now_s]
+
+    async def _move_gate(self, gate: str) -> None:
+        began_s = self._clock.monotonic()
+        await self._move(gate)
+        self._moved_s[gate] = began_s
 
     async def _purge_slot(self, slot: str) -> None:
         # Both values are read without an await in between: the slot is due as of this sequence.

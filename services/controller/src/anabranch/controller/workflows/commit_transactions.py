@@ -11,7 +11,12 @@ created, and those of the first hold the batch and are sealed, before readers an
 them. This is stored before the current segments are sealed, because a client that meets their end
 asks for the successors. The transactions' epoch is never open to writers.
 
-Idempotent: a store merges a source once, and answers a repeated request with its place. Segments
+A batch in which a transaction carries its events has one request for each segment, which has the
+blocks and the names of the sources in batch order (ADR 19). A message never changes, so every
+repetition has the same blocks.
+
+Idempotent: a store merges a source once, and answers a repeated request with its place; it knows a
+batch with blocks by the stamp. Segments
 are created and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the
 batch is pending, no other intent of the stream begins, so the epochs that it was merged into stay.
 If a controller finds no message of a transaction any more, another one was faster: the batch has
@@ -24,7 +29,7 @@ from contextlib import suppress
 from anabranch.common.contracts.subjects import transaction_events
 from anabranch.common.errors import AnabranchError
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import SegmentId, number_of, segment_name
+from anabranch.common.model.names import SegmentId, number_of, segment_id, segment_name
 from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamCut
 from anabranch.common.model.transaction import TransactionState
 from anabranch.common.workflow.bounded import for_each
@@ -47,7 +52,11 @@ from anabranch.controller.domain.stream.intents import CommitPlan
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.segments import dropped_of, sources_of
+from anabranch.controller.domain.transaction.segments import (
+    dropped_of,
+    merged_parts,
+    sources_of,
+)
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.workflows.context import (
     SEGMENT_REQUESTS_MAX,
@@ -59,6 +68,8 @@ from anabranch.controller.workflows.context import (
 MERGE_SOURCES_MAX = 1_000
 MERGE_NAMES_SIZE_BYTES_MAX = 32 * 1024
 """The size of the sources' names in one request: it and its answer must fit in packets."""
+NUMBER_MAX = 2**31 - 1
+"""The segment number with the longest name."""
 DECISIONS_AT_ONCE_MAX = 32
 ABORTS_NOTED_MAX = 400
 """The number of aborts in one event."""
@@ -73,7 +84,7 @@ async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEv
     stream = loaded.state
     history = await context.histories.of(stream)
     found = [
-        Committing(each.state.transaction_id, each.state.stream_epoch, _source_count(each.state))
+        _committing(each.state)
         for each in await _decided(context, loaded)
         if each.state.status is TransactionState.COMMITTING
     ]
@@ -190,14 +201,17 @@ async def _merge(
 
     async def merge(target: SegmentRange) -> None:
         number = number_of(target.segment_id)
-        sources = [
-            source
+        parts = [
+            part
             for transaction in batch
-            for source in sources_of(transaction, parents.of(transaction.stream_epoch, number))
+            for part in merged_parts(transaction, parents.of(transaction.stream_epoch, number))
         ]
         (name,) = _names(stream, [target])
         ends[target.segment_id] = 0
-        for some in _requests(sources):
+        if any(isinstance(part, bytes) for part in parts):
+            ends[target.segment_id] = await context.stores.merge_batch(name, parts, stamp)
+            return
+        for some in _requests([part for part in parts if isinstance(part, str)]):
             ends[target.segment_id] = await context.stores.merge_segments(name, some, stamp)
 
     await for_each(targets, SEGMENT_REQUESTS_MAX, merge)
@@ -302,8 +316,16 @@ async def _decided(context: WorkContext, loaded: Loaded[Stream]) -> Sequence[Loa
     return await context.listing.decided_at(stream.ref, stream.incarnation, loaded.sequence)
 
 
-def _source_count(transaction: Transaction) -> int:
-    return len(transaction.committed_parts) if transaction.has_parts else 1
+def _committing(transaction: Transaction) -> Committing:
+    if transaction.blocks:
+        size = transaction.carried_size
+        return Committing(transaction.transaction_id, transaction.stream_epoch, size=size)
+    sources = len(transaction.committed_parts) if transaction.has_parts else 1
+    names = sources_of(transaction, segment_id(transaction.stream_epoch, NUMBER_MAX))
+    return Committing(
+        transaction.transaction_id, transaction.stream_epoch, sources,
+        names_size=sum(map(len, names)),
+    )  # fmt: skip
 
 
 def _plan(stream: Stream) -> CommitPlan:
