@@ -204,7 +204,7 @@ class FakeSegmentStores:
         self._enter("merge_batch", segment, stamp)
         target = self._found(segment)
         self._refuse_older(target, segment, stamp)
-        if target.stamp == stamp and target.length:
+        if target.stamp == stamp:
             return target.length
         if target.sealed:
             raise SegmentSealed("the target is sealed", segment=segment)

@@ -11,7 +11,7 @@ from anabranch.common.contracts.subjects import transaction_events, transaction_
 from anabranch.common.contracts.transactions import CarriedBlock, TransactionDescription
 from anabranch.common.errors import WrongExpectedSequence
 from anabranch.common.eventsourcing.ports import Gate
-from anabranch.common.model.names import segment_id, segment_name
+from anabranch.common.model.names import SegmentId, segment_id, segment_name
 from anabranch.common.model.transaction import (
     CARRIED_AGE_MS_MAX,
     CARRIED_AHEAD_MS_MAX,
@@ -21,6 +21,7 @@ from anabranch.common.model.transaction import (
 )
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.controller.domain.stream import state as stream_state
+from anabranch.controller.domain.stream.commits import REMEMBERED_MS_MIN
 from anabranch.controller.domain.transaction.events import TransactionSubmitted
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.transactions import carried
@@ -70,7 +71,7 @@ async def refused(world: TransactionWorld, desk: QueryDesk | None = None, **fiel
 
 
 def content(world: TransactionWorld, segment: int) -> list[bytes]:
-    found = world.stores.segments[segment_name(REF, segment)]
+    found = world.stores.segments[segment_name(REF, SegmentId(segment))]
     return [each for _, each in sorted(found.blocks.items())]
 
 
@@ -305,7 +306,7 @@ async def test_outcomes_are_kept_as_long_as_ids_are_in_time(world: TransactionWo
             await world.work()
         await world.purge(an_id())
         assert (await submit(world)).state is COMMITTED
-        world.clock.at_ms += archive_outcomes.REMEMBERED_MS_MIN + 1
+        world.clock.at_ms += REMEMBERED_MS_MIN + 1
         await submit(world, number=9, transaction_id=an_id(9, world.clock.at_ms))
         await world.work()
         assert await refused(world) == "id-out-of-time"

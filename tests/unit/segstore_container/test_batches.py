@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from anabranch.common.model.names import transaction_segment_name
+from anabranch.common.tier2.state import SegmentState
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     BatchMerged,
@@ -162,12 +163,15 @@ def test_a_repeat_is_recognised_from_tier_two() -> None:
 
 
 def test_a_segment_that_was_created_for_the_batch_takes_it_once(driver: ContainerDriver) -> None:
+    """Also if somebody else appends to it meanwhile."""
     rolled = "scope/stream/0.#epoch.1"
-    assert asked(driver, CreateSegment(segment=rolled, stamp=BATCH)) == Done()
+    assert asked(driver, CreateSegment(segment=rolled, stamp=Stamp(1, 6))) == Done()
+    stray = driver.append_once(1, [b"stray"], segment=rolled)
+    driver.commit()
     own = block(b"own")
     for _ in range(2):
-        assert asked(driver, *made([own], target=rolled)) == BatchMerged(end=len(own))
-    assert driver.content(rolled) == own
+        assert asked(driver, *made([own], target=rolled)) == BatchMerged(end=len(stray + own))
+    assert driver.content(rolled) == stray + own
 
 
 def test_a_request_of_an_earlier_batch_is_refused(driver: ContainerDriver) -> None:
@@ -222,10 +226,7 @@ def test_the_numbers_of_a_writer_beside_the_batch_stay(driver: ContainerDriver) 
     driver.append_once(1, [b"plain"], segment=TARGET)
     driver.commit()
     asked(driver, *made([block(b"own", b"own")]))
-    assert (
-        driver.container.applied.state.last_event_number(
-            driver.known(TARGET).number,
-            WRITER,  # type: ignore[union-attr]
-        )
-        == 1
-    )
+    target = driver.known(TARGET)
+    assert isinstance(target, SegmentState)
+    state = driver.container.applied.state
+    assert state.last_event_number(target.number, WRITER) == 1

@@ -136,8 +136,8 @@ class MergeBatch(Request, frozen=True, kw_only=True):
     `parts`, in batch order: the name of a transaction segment, which is merged as by
     `MergeSegments`, or the size of the next block of the payload, which is appended; at least one
     is a block. The batch has no other request for this segment. If the segment has seen this very
-    stamp and is not empty, the request is a repeat and changes nothing. All parts become durable
-    and visible together.
+    stamp, the request is a repeat and changes nothing. All parts become durable and visible
+    together.
     """
 
     stamp: Stamp

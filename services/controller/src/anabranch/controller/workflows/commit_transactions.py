@@ -16,7 +16,7 @@ blocks and the names of the sources in batch order (ADR 19). A message never cha
 repetition has the same blocks.
 
 Idempotent: a store merges a source once, and answers a repeated request with its place; it knows a
-batch with blocks by the stamp. Segments
+batch with blocks by the stamp, which a segment gets only with the batch. Segments
 are created and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the
 batch is pending, no other intent of the stream begins, so the epochs that it was merged into stay.
 If a controller finds no message of a transaction any more, another one was faster: the batch has
@@ -27,11 +27,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from anabranch.common.contracts.subjects import transaction_events
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import AnabranchError, StaleRequest
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import SegmentId, number_of, segment_id, segment_name
 from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamCut
 from anabranch.common.model.transaction import TransactionState
+from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.kinds import TRANSACTIONS
@@ -126,13 +127,26 @@ async def make_rolled_segments(context: WorkContext, loaded: Loaded[Stream]) -> 
     taken = commits.duplicates(original, stream.stream_epoch + 1)
     renewed = commits.duplicates(stream.segments, stream.stream_epoch + 2)
 
-    async def create(segment: str) -> None:
+    async def take(segment: str) -> None:
+        # If the segment has a higher stamp, the batch was merged into it, or the next request is
+        # refused as well.
+        with suppress(StaleRequest):
+            await context.stores.create_segment(segment, _before(stamp))
+
+    async def renew(segment: str) -> None:
         await context.stores.create_segment(segment, stamp)
 
-    await for_each(_names(stream, (*taken, *renewed)), SEGMENT_REQUESTS_MAX, create)
+    await for_each(_names(stream, taken), SEGMENT_REQUESTS_MAX, take)
+    await for_each(_names(stream, renewed), SEGMENT_REQUESTS_MAX, renew)
     await _merge(context, loaded, await _batch(context, loaded), taken)
     lengths = await seal_all(context, _names(stream, taken), stamp)
     return StreamRollMade(taken=_planned(taken), lengths=lengths, renewed=_planned(renewed))
+
+
+def _before(stamp: Stamp) -> Stamp:
+    """The stamp under which the segments of a batch are created: a store must not take a segment
+    that is only created for one that has the batch."""
+    return Stamp(stamp.incarnation, stamp.revision - 1)
 
 
 async def seal_before_roll(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:

@@ -1,14 +1,13 @@
 """Decides the merge of a commit batch into one segment: ADR 19.
 
-    target                                     result
-        another stamp, lower                   all parts, and the stamp of the batch, in one frame
-        the batch's stamp, and empty           the same: a roll has just created it under the stamp
-        the batch's stamp, and not empty       a repeat: nothing to do
-        a higher stamp                         StaleRequest
+    target's stamp                 result
+        lower                      all parts, and the stamp of the batch, in one frame
+        the batch's                a repeat: nothing to do
+        higher                     StaleRequest
 
 No other decision has the stamp of the batch, and the batch has one request for each target. So a
-target with bytes and this stamp has the batch: the stamp is logged in the frame of its parts. A
-segment that a roll has created takes no other appends, and never gets shorter.
+target with this stamp has the batch: the stamp is logged in the frame of its parts. A roll creates
+its target under a lower stamp (`workflows/commit_transactions.py` of the controller).
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +55,7 @@ def answer_merge_batch(state: SegmentMap, request: MergeBatch, around: Circumsta
     check_not_stale(target, segment, stamp)
     if not isinstance(target, SegmentState):
         raise gone(target, segment)
-    if stamp == target.stamp and target.length:
+    if stamp == target.stamp:
         return Answer(NO_CHANGE, BatchMerged(end=target.length))
     if target.sealed:
         raise SegmentSealed("the target is sealed", segment=segment, length=target.length)
