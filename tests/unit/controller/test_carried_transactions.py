@@ -276,6 +276,20 @@ async def test_a_copy_that_was_decided_before_the_purge_is_not_stored_after_it(
     assert content(world, FIRST) == [block(b"one")]
 
 
+async def test_a_copy_that_comes_after_the_end_and_before_the_purge_is_void(
+    world: TransactionWorld,
+) -> None:
+    """The mirror has dropped the transaction by then."""
+    gate = Gate(GATE, (await world.gates.read(GATE)).sequence)
+    await submit(world)
+    await world.work()
+    await late_copy(world, gate)
+    await world.work()
+    assert content(world, FIRST) == [block(b"one")]
+    assert world.mirror.transactions.count(REF, 1) == 0
+    assert (await submit(world)).state is COMMITTED
+
+
 async def test_a_controller_that_lags_does_not_decide_again_after_the_purge(
     world: TransactionWorld,
 ) -> None:

@@ -21,7 +21,7 @@ from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
 from anabranch.common.eventsourcing.repository import Loaded, Repository
-from anabranch.common.model.names import ScopeName, StreamName, StreamRef, stream_ref
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import transaction_id
 from anabranch.common.runtime.clock import SystemClock
@@ -85,6 +85,7 @@ class World:
             containment=loud(self.clock),
         )
         self.moves: list[str] = []
+        self.is_behind = False
         self.drawn = 0
         self.broken: dict[str, Exception] = {}
 
@@ -100,17 +101,19 @@ class World:
         if self.is_away:
             raise Unavailable("the store is away")
         self.moves.append(gate)
+        if not self.is_behind:
+            self.mirror.slots.moved(gate)
 
-    async def submit(self, stream: str = "x.y") -> str:
+    async def submit(self) -> str:
         """The id of a new carried transaction."""
         self.drawn += 1
         now_ms = self.clock.time_ms
         name = transaction_id(now_ms, self.drawn.to_bytes(10, "big"))
         event = TransactionSubmitted(
-            scope="s", stream=stream, incarnation=1, transaction_id=name, stream_epoch=0,
+            scope="s", stream="x.y", incarnation=1, transaction_id=name, stream_epoch=0,
             writer="", at_ms=now_ms, blocks=(CarriedBlock(segment_id=0, block=b"b"),),
         )  # fmt: skip
-        subject = transaction_events(stream_ref(f"s/{stream}"), 1, name)
+        subject = transaction_events(REF, 1, name)
         await self.repository.append(Loaded(subject, Transaction()), [event])
         await self.fold()
         return name
@@ -350,15 +353,14 @@ async def test_one_slot_that_cannot_be_purged_keeps_no_other_one(error: Exceptio
 # --- carried transactions: a late copy must not find its subject fresh ----------------------------
 
 
-async def test_a_slot_goes_some_seconds_after_the_gates_of_carried_transactions_have_moved() -> (
-    None
-):
+async def test_a_slot_goes_some_seconds_after_the_gates_of_its_streams_have_moved() -> None:
     world = World()
     name = await world.submit()
     world.end(name)
     world.settle()
     await world.purger.round()
     assert (world.moves, world.purges) == ([GATE], [])
+    await world.purger.round()
     world.clock.time_ms += int(MOVED_S * 1000) - 1
     await world.purger.round()
     assert (world.moves, world.purges) == ([GATE], [])
@@ -368,23 +370,36 @@ async def test_a_slot_goes_some_seconds_after_the_gates_of_carried_transactions_
     assert await world.stored() == []
 
 
+async def test_a_slot_waits_until_the_mirror_has_folded_the_moves() -> None:
+    world = World()
+    world.is_behind = True
+    world.end(await world.submit())
+    world.settle()
+    for _ in range(3):
+        await world.purger.round()
+        world.clock.time_ms += int(MOVED_S * 1000)
+    assert (len(world.moves), world.purges) == (3, [])
+    world.mirror.slots.moved(GATE)
+    await world.purger.round()
+    world.clock.time_ms += int(MOVED_S * 1000)
+    await world.purger.round()
+    assert len(world.purges) == 1
+
+
 async def test_a_gate_that_moved_before_the_end_moves_again() -> None:
     world = World()
     first = await world.submit()
-    world.end(first)
-    world.settle()
-    await world.purger.round()
     second = await world.submit()
-    world.end(second)
+    world.mirror.slots.moved(GATE)
+    world.end(first, second)
     world.settle()
     await world.purger.round()
-    assert world.moves == [GATE, GATE]
-    assert await world.stored() == [second]
+    assert (world.moves, world.purges) == ([GATE], [])
 
 
 async def test_moves_for_later_slots_do_not_keep_an_earlier_one() -> None:
     world = World()
-    for _ in range(6):
+    for _ in range(8):
         world.end(await world.submit())
         world.clock.time_ms += TRANSACTION_SLOT_MS
         await world.purger.round()
@@ -392,20 +407,18 @@ async def test_moves_for_later_slots_do_not_keep_an_earlier_one() -> None:
     assert world.purges
 
 
-async def test_a_late_message_of_a_slot_lets_the_gate_move_again() -> None:
+async def test_a_transaction_of_the_slot_that_comes_later_lets_the_gates_move_again() -> None:
     world = World()
-    name = await world.submit()
-    world.end(name)
+    world.end(await world.submit())
+    await world.purger.round()
     world.settle()
     await world.purger.round()
-    subject = transaction_events(REF, 1, name)
-    found = await world.repository.load(subject)
-    await world.repository.append(found, decide.committed(found.state, 1))
-    await world.fold()
-    world.clock.time_ms += int(MOVED_S * 1000)
+    world.clock.time_ms -= TRANSACTION_SLOT_MS + SETTLE_MS
+    late = await world.submit()
+    world.clock.time_ms += TRANSACTION_SLOT_MS + SETTLE_MS + int(MOVED_S * 1000)
     await world.purger.round()
     assert world.purges == []
-    world.end(name)
+    world.end(late)
     await world.purger.round()
     assert (world.moves, world.purges) == ([GATE, GATE], [])
 
@@ -429,3 +442,33 @@ async def test_transactions_that_were_begun_move_no_gate() -> None:
     world.settle()
     await world.purger.round()
     assert (world.moves, len(world.purges)) == ([], 1)
+
+
+async def test_a_carried_transaction_that_has_ended_is_known_until_its_slot_is_purged() -> None:
+    world = World()
+    name = await world.submit()
+    subject = transaction_events(REF, 1, name)
+    assert not world.mirror.slots.has_ended(subject)
+    world.end(name)
+    assert world.mirror.slots.has_ended(subject)
+    world.settle()
+    for _ in range(3):
+        await world.purger.round()
+        world.clock.time_ms += int(MOVED_S * 1000)
+    assert len(world.purges) == 1
+    assert not world.mirror.slots.has_ended(subject)
+
+
+async def test_another_controllers_slot_is_remembered_until_its_gates_have_moved() -> None:
+    world = World()
+    world.owned = False
+    name = await world.submit()
+    world.end(name)
+    subject = transaction_events(REF, 1, name)
+    await world.purger.round()
+    world.clock.time_ms += int(REMEMBERED_S * 1000)
+    await world.purger.round()
+    assert world.mirror.slots.has_ended(subject)
+    world.mirror.slots.moved(GATE)
+    await world.purger.round()
+    assert not world.mirror.slots.has_ended(subject)

@@ -13,8 +13,8 @@ slot becomes due again.
 A late copy of a carried transaction would find its subject fresh after the purge, and would be
 stored and merged again. It is stored on the condition that the stream's gate has not moved (ADR
 19). So the gates of a slot are moved after all its transactions have ended, and the slot is purged
-some seconds later: on a cluster, a message in process may pass a gate that is just moving, and the
-purge must not delete its subject before it is stored.
+some seconds after the mirror has folded the moves: every copy lies before them and is deleted. The
+seconds are for a cluster, where a message in process may pass a gate that is just moving.
 
 If a purge fails, the round ends, because the store may be away; the failed slot comes last from
 then on, so it does not block others. A defect in one slot is contained.
@@ -53,8 +53,6 @@ Purge = Callable[[str, int], Awaitable[None]]
 """Deletes a subject's messages below a sequence (`EventStore.purge`)."""
 Move = Callable[[str], Awaitable[None]]
 """Moves a gate (`Gates.move`)."""
-_Occasion = tuple[str, int]
-"""A slot, and the number under which it was done."""
 
 
 def is_settled(slot: str, now_ms: int) -> bool:
@@ -83,12 +81,10 @@ class TransactionPurger:
         self._owns = owns
         self._clock = clock
         self._move = move
-        self._seen_s: dict[_Occasion, float] = {}
-        """When each due slot was first seen as done."""
-        self._fenced_s: dict[_Occasion, float] = {}
-        """When the last of a due slot's gates had moved since then."""
+        self._fenced_s: dict[tuple[str, int], float] = {}
+        """When each settled slot, done under a number, was first seen with all its gates moved."""
         self._moved_s: dict[str, float] = {}
-        """When the last move of each gate began."""
+        """When the last move of a gate began, as long as that is only seconds ago."""
         self._others_since_s: dict[str, float] = {}
         self._failed: set[str] = set()
         self.purged_count = 0
@@ -112,7 +108,7 @@ class TransactionPurger:
         others = done.keys() - set(mine)
         self._others_since_s = {s: self._others_since_s.get(s, now_s) for s in others}
         for slot, since_s in self._others_since_s.items():
-            if now_s - since_s >= REMEMBERED_S:
+            if now_s - since_s >= REMEMBERED_S and not self._slots.unmoved(slot):
                 self._slots.purged(slot, done[slot])
         self._failed &= done.keys()
         due = await self._fenced([slot for slot in mine if is_settled(slot, now_ms)])
@@ -130,38 +126,27 @@ class TransactionPurger:
         Moves the gates of the others. Raises Unavailable, Busy.
         """
         now_s, done = self._clock.monotonic(), self._slots.done()
-        waiting = {(slot, done[slot]): self._slots.gates(slot) for slot in settled if slot in done}
-        self._seen_s = {each: self._seen_s.get(each, now_s) for each in waiting}
-        needed = set[str]().union(*waiting.values())
-        self._moved_s = {gate: at_s for gate, at_s in self._moved_s.items() if gate in needed}
-        late = {
-            gate
-            for each, gates in waiting.items()
-            if each not in self._fenced_s
-            for gate in gates
-            if self._moved_s.get(gate, -1.0) < self._seen_s[each]
-        }
-        await for_each(sorted(late)[:ROUND_MAX], MOVES_AT_ONCE_MAX, self._move_gate)
-        fenced_s = dict[_Occasion, float]()
-        for each, gates in waiting.items():
-            moved_s = [self._moved_s.get(gate, -1.0) for gate in gates]
-            if each in self._fenced_s:
-                fenced_s[each] = self._fenced_s[each]
-            elif all(at_s >= self._seen_s[each] for at_s in moved_s):
-                fenced_s[each] = max(moved_s, default=now_s - MOVED_S)
-        self._fenced_s = fenced_s
-        return [each[0] for each, at_s in fenced_s.items() if at_s + MOVED_S <= now_s]
+        self._moved_s = {gate: s for gate, s in self._moved_s.items() if s + MOVED_S > now_s}
+        unmoved = {gate for slot in settled for gate in self._slots.unmoved(slot)}
+        late = sorted(unmoved - self._moved_s.keys())
+        await for_each(late[:ROUND_MAX], MOVES_AT_ONCE_MAX, self._move_gate)
+        fenced = [(slot, done[slot]) for slot in settled if not self._slots.unmoved(slot)]
+        self._fenced_s = {each: self._fenced_s.get(each, now_s) for each in fenced}
+        return [
+            slot
+            for (slot, _), since_s in self._fenced_s.items()
+            if not self._slots.is_fenced(slot) or since_s + MOVED_S <= now_s
+        ]
 
     async def _move_gate(self, gate: str) -> None:
-        began_s = self._clock.monotonic()
+        self._moved_s[gate] = self._clock.monotonic()
         await self._move(gate)
-        self._moved_s[gate] = began_s
 
     async def _purge_slot(self, slot: str) -> None:
         # Both values are read without an await in between: the slot is due as of this sequence.
-        number = self._slots.done().get(slot)
+        number = self._slots.done().get(slot, 0)
         bucket = shard_of_subject(slot)
-        if number is None or not self._owns(bucket):
+        if (slot, number) not in self._fenced_s or not self._owns(bucket):
             return
         await self._purge(slot, self._reached()[bucket] + 1)
         self._slots.purged(slot, number)

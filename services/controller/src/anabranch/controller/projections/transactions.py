@@ -106,6 +106,7 @@ class TransactionMirror:
         """Fold a message of a stream's gate; ignore others."""
         if kind_of_subject(message.subject) != GATES:
             return
+        self.slots.moved(message.subject)
         try:
             known = self._gates.get(message.subject) or _OPEN_GATE
             self._gates[message.subject] = gate_after([message], known)
@@ -142,7 +143,8 @@ class TransactionMirror:
         """Drop a transaction that does not exist any more, or never did."""
         loaded = self.family.forget(subject)
         self.tally.forget(subject)
-        self.slots.forget(subject)
+        is_carried = loaded is not None and bool(loaded.state.blocks)
+        self.slots.forget(subject, is_carried=is_carried)
         self._unsure.discard(subject)
         self._announce(subject)
         if loaded is None:
