@@ -4,13 +4,12 @@ Each is a context manager under which controllers, or stores, behave as if one l
 wrong.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from anabranch.common.eventsourcing.gate import Gates
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.stream import SegmentRange
 from anabranch.common.tier2.state import SegmentState
@@ -23,7 +22,8 @@ from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.transactions import carried
 from anabranch.controller.projections.mirror import Mirror
-from anabranch.controller.workflows import commit_transactions
+from anabranch.controller.projections.transaction_slots import TransactionSlots
+from anabranch.controller.workflows import archive_outcomes, commit_transactions
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.segstore.domain.container import batch
 from anabranch.segstore.domain.container.circumstances import Answer
@@ -65,12 +65,21 @@ def stamped_by_the_roll() -> AbstractContextManager[object]:
 
 
 def gates_not_moved() -> AbstractContextManager[object]:
-    """The messages of carried transactions are purged, and late copies are not fenced."""
+    """The messages of carried transactions are purged before any gate has moved."""
 
-    async def move(_gates: Any, _gate: str) -> None:
-        return
+    def unmoved(_slots: TransactionSlots, _slot: str) -> Set[str]:
+        return frozenset()
 
-    return patch.object(Gates, "move", move)
+    return patch.object(TransactionSlots, "unmoved", unmoved)
+
+
+def dropped_and_forgotten() -> AbstractContextManager[object]:
+    """A mirror takes a copy for a new transaction once it has dropped the transaction."""
+
+    def has_ended(_slots: Any, _subject: str) -> bool:
+        return False
+
+    return patch.object(TransactionSlots, "has_ended", has_ended)
 
 
 @contextmanager
@@ -167,8 +176,6 @@ def batch_in_two_requests() -> AbstractContextManager[object]:
 @contextmanager
 def forgotten_in_time() -> Iterator[None]:
     """A stream forgets outcomes while their ids are still in time."""
-    from anabranch.controller.workflows import archive_outcomes
-
     with (
         patch.object(archive_outcomes, "REMEMBERED_MS_MIN", 0),
         patch.object(archive_outcomes, "OUTCOME_CHUNKS_MAX", 1),
@@ -191,6 +198,7 @@ CARRIED_BUGS: dict[str, Planted] = {
     "applied again": applied_again,
     "stamped by the roll": stamped_by_the_roll,
     "gates not moved": gates_not_moved,
+    "dropped and forgotten": dropped_and_forgotten,
     "outcome not looked for": outcome_not_looked_for,
     "decided behind the gate": decided_behind_the_gate,
     "seal forgets": seal_forgets,

@@ -27,7 +27,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from anabranch.common.contracts.subjects import transaction_events
-from anabranch.common.errors import AnabranchError, StaleRequest
+from anabranch.common.errors import (
+    AnabranchError,
+    OutcomeUnknown,
+    StaleRequest,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing.message import BATCH_COUNT_MAX
 from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.common.model.names import SegmentId, number_of, segment_id, segment_name
 from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamCut
@@ -71,7 +77,7 @@ MERGE_NAMES_SIZE_BYTES_MAX = 32 * 1024
 """The size of the sources' names in one request: it and its answer must fit in packets."""
 NUMBER_MAX = 2**31 - 1
 """The segment number with the longest name."""
-DECISIONS_AT_ONCE_MAX = 32
+DECISIONS_AT_ONCE_MAX = 8
 ABORTS_NOTED_MAX = 400
 """The number of aborts in one event."""
 
@@ -177,22 +183,36 @@ async def _finish(
     cut: StreamCut,
     ends: Sequence[int],
 ) -> StreamEvent:
-    """After the merge: delete invalid parts, note the times, and record each commit."""
+    """After the merge: delete invalid parts, note the times, and record each commit, many at once
+    if no other controller records them too."""
     await _drop_parts(context, loaded, batch)
     await _note_times(context, loaded.state, batch, cut)
-    now_ms = context.clock.now_ms()
+    now_ms, repository = context.clock.now_ms(), context.repositories[TRANSACTIONS]
 
     def committed(found: Loaded[Transaction]) -> Sequence[TransactionEvent]:
         # It was known before its outcome, or purged after another controller did all of this.
         is_seen = found.state.status in (TransactionState.COMMITTING, TransactionState.COMMITTED)
         return decide.committed(found.state, now_ms) if is_seen else ()
 
-    async def commit(transaction: Transaction) -> None:
-        subject = _subject(loaded.state, transaction.transaction_id)
-        after = await context.repositories[TRANSACTIONS].transact(subject, committed)
-        assert not after.state.is_open, "a batch has only what is to be committed"
+    async def commit(some: Sequence[str]) -> None:
+        found = [repository.known(subject) for subject in some]
+        decisions = [
+            (each, decide.committed(each.state, now_ms))
+            for each in found
+            if each is not None and each.state.status is TransactionState.COMMITTING
+        ]
+        if len(decisions) == len(some) > 1:
+            with suppress(WrongExpectedSequence, OutcomeUnknown):
+                await repository.append_all(decisions)
+                return
+        for subject in some:
+            after = await repository.transact(subject, committed)
+            assert not after.state.is_open, "a batch has only what is to be committed"
 
-    await for_each(batch, DECISIONS_AT_ONCE_MAX, commit)
+    subjects = [_subject(loaded.state, each.transaction_id) for each in batch]
+    places = range(0, len(subjects), BATCH_COUNT_MAX)
+    together = [subjects[at : at + BATCH_COUNT_MAX] for at in places]
+    await for_each(together, DECISIONS_AT_ONCE_MAX, commit)
     return StreamCommitFinished(
         ends=tuple(ends), aborted=await _aborted(context, loaded), at_ms=now_ms
     )
