@@ -67,7 +67,7 @@ def failing(b: Bench, *errors: AnabranchError | None, before: bool = False) -> N
         error = left.pop(0) if name == "commit_events" and left else None
         if error is not None and before:
             raise error
-        answer = await real(name, *rest, **how)  # type: ignore[arg-type]
+        answer: object = await real(name, *rest, **how)  # type: ignore[arg-type]
         if error is not None:
             raise error
         return answer
@@ -236,8 +236,7 @@ async def test_a_refusal_of_the_only_copy_leaves_it_open(refusal: AnabranchError
         with pytest.raises(type(refusal)):
             await txn.commit()
         assert txn.state is S.OPEN
-        await txn.abort()
-        assert txn.state is S.ABORTED
+        assert (await txn.abort()).state is S.ABORTED
 
 
 async def test_a_refusal_behind_a_copy_without_an_answer_is_unknown() -> None:
