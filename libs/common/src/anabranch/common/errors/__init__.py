@@ -16,7 +16,7 @@ sentence is its cause, a message that names the failure and its object, ``fields
 prose) and a remedy (the caller's next action) in the words of each door. Text is lowercase and has
 no full stop. ``to_body`` and ``from_body`` carry an error over a wire. docs/errors.md lists all.
 
-One module per family.
+One module per family; conflicts about transactions have one of their own.
 """
 
 from collections.abc import Mapping
@@ -28,18 +28,15 @@ from anabranch.common.errors.conflict import (
     ConsumerInUse,
     CutRefused,
     DirectoryInUse,
-    EpochPassed,
     EventGap,
     GateClosed,
     GenerationMismatch,
-    IdOutOfTime,
     KeyExists,
     MembershipEnded,
     ObjectExists,
     OffsetMismatch,
     Parked,
     PartialDuplicate,
-    PartMismatch,
     PortInUse,
     ReaderGroupExists,
     ReaderInUse,
@@ -64,9 +61,7 @@ from anabranch.common.errors.conflict import (
     TooManyCheckpoints,
     TooManyReaders,
     TopicExists,
-    TransactionEnded,
     VersionMismatch,
-    VersionPassed,
     ViewMismatch,
     WriterExpired,
     WrongExpectedSequence,
@@ -181,6 +176,13 @@ from anabranch.common.errors.retry import (
     TooManyConnections,
     TopicNotProvisioned,
     Unavailable,
+)
+from anabranch.common.errors.transactions import (
+    EpochPassed,
+    IdOutOfTime,
+    PartMismatch,
+    TransactionEnded,
+    VersionPassed,
 )
 from anabranch.common.errors.unknown import (
     OutcomeUnknown,
