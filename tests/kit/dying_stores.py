@@ -69,6 +69,12 @@ class DyingStores:
         self._after()
         return end
 
+    async def merge_batch(self, segment: str, parts: Sequence[str | bytes], stamp: Stamp) -> int:
+        self._before()
+        end = await self.stores.merge_batch(segment, parts, stamp)
+        self._after()
+        return end
+
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         self._before()
         await self.stores.delete_segment(segment, stamp)

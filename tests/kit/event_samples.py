@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.common.contracts.base import Contract, ErrorBody
-from anabranch.common.contracts.transactions import TransactionKey
+from anabranch.common.contracts.transactions import CarriedBlock, TransactionKey
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.names import segment_id
 from anabranch.common.model.reader_group import (
@@ -212,6 +212,16 @@ TABLE_EVENTS: list[TableEvent] = [
 ]
 TRANSACTION_ID, PART = "0123456789abcdef" * 2, "a" * 32
 TRANSACTION_EVENTS: list[TransactionEvent] = [
+    transaction.TransactionSubmitted(
+        scope="s",
+        stream="x.y",
+        incarnation=3,
+        transaction_id="0123456789abcdef" * 2,
+        stream_epoch=2,
+        writer="job 1",
+        at_ms=1_000,
+        blocks=(CarriedBlock(segment_id=2, block=bytes(range(250, 256))),),
+    ),
     transaction.TransactionOpened(
         scope="s",
         stream="x",

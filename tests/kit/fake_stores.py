@@ -200,6 +200,22 @@ class FakeSegmentStores:
         places = [(name, self.segments[name]) for name in sources]
         return [MergedSegment(n, s.merged_at[1], s.length) for n, s in places if s.merged_at]
 
+    async def merge_batch(self, segment: str, parts: Sequence[str | bytes], stamp: Stamp) -> int:
+        self._enter("merge_batch", segment, stamp)
+        target = self._found(segment)
+        self._refuse_older(target, segment, stamp)
+        if target.stamp == stamp:
+            return target.length
+        if target.sealed:
+            raise SegmentSealed("the target is sealed", segment=segment)
+        for part in parts:
+            if isinstance(part, str):
+                self.merge_now(segment, [part], stamp)
+            else:
+                self.append_now(segment, part)
+        target.stamp = stamp
+        return target.length
+
     def _is_to_merge(self, source: str, target: str, stamp: Stamp) -> bool:
         """False: it is merged there already."""
         known = self.segments.get(source)

@@ -11,6 +11,8 @@ from anabranch.common.contracts import transactions as t
 from anabranch.common.contracts.base import Contract
 from anabranch.common.contracts.queries import Query, SegmentInStream
 from anabranch.common.errors import (
+    EpochPassed,
+    IdOutOfTime,
     InvalidRequest,
     PartMismatch,
     StreamSealed,
@@ -27,6 +29,9 @@ from anabranch.common.model.names import (
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import TransactionState, transaction_id
 from anabranch.common.runtime.ids import IdSource, SeededIds
+from anabranch.common.wire.block import parse_header
+from anabranch.common.wire.messages import AppendOnce
+from anabranch.controller.domain.transaction import decide
 from kit.fake_segment import FakeSegment
 from kit.fake_segstore import FakeSegmentStore
 from kit.fake_streams import FakeStream
@@ -48,6 +53,8 @@ class FakeTransaction:
     state: TransactionState = S.OPEN
     parts: list[str] = field(default_factory=list)
     committed: tuple[t.CommittedPart, ...] = ()
+    blocks: dict[str, bytes] = field(default_factory=dict)
+    """By segment, if its commit carried them."""
     mark: tuple[str, int] | None = None
     """(writer id, time) that its commit noted."""
 
@@ -79,6 +86,8 @@ class FakeTransactions:
     known: dict[str, FakeTransaction] = field(default_factory=dict)
     """By id, in the order of beginning."""
     applications: dict[str, t.ApplicationDescription] = field(default_factory=dict)
+    submitted: list[t.CommitEvents] = field(default_factory=list)
+    """Every request, also those that were refused."""
     pings: list[t.PingTransactions] = field(default_factory=list)
     exceeded: set[str] = field(default_factory=set)
     """Those that live as long as they may."""
@@ -90,6 +99,8 @@ class FakeTransactions:
                 return self._begin(query)
             case t.PingTransactions():
                 return self._ping(query)
+            case t.CommitEvents():
+                return self._submit(query)
             case t.ListTransactions():
                 return self._list(query)
             case t.DescribeApplication():
@@ -118,6 +129,35 @@ class FakeTransactions:
                 if found.state not in (S.ABORTING, S.ABORTED):
                     raise _ended(found)
         return t.TransactionDescription(transaction=found.info(self.now_ms()))
+
+    # --- carried --------------------------------------------------------------------------
+
+    def _submit(self, query: t.CommitEvents) -> Contract:
+        self.submitted.append(query)
+        stream = self.stream_of(query.scope, query.stream)
+        found = self.known.get(query.transaction_id)
+        if found is None:
+            found = self._submitted(query, stream)
+            if not self.is_slow:
+                self.finish()
+        return t.TransactionDescription(transaction=found.info(self.now_ms()))
+
+    def _submitted(self, query: t.CommitEvents, stream: FakeStream) -> FakeTransaction:
+        if stream.state is StreamState.SEALED:
+            raise StreamSealed("the stream is sealed")
+        if query.stream_epoch != stream.epoch:
+            raise EpochPassed("another epoch", stream_epoch=stream.epoch)
+        now_ms = self.now_ms()
+        if not decide.is_in_time(query.transaction_id, now_ms):
+            raise IdOutOfTime("too old", now_ms=now_ms)
+        ref = StreamRef(ScopeName(query.scope), StreamName(query.stream))
+        parents = {each.segment_id: each for each in stream.listed(ref)}
+        assert {each.segment_id for each in query.blocks} <= parents.keys()
+        begun = t.BeginTransaction(scope=query.scope, stream=query.stream, writer=query.writer)
+        found = FakeTransaction(begun, query.transaction_id, (), now_ms, S.COMMITTING)
+        found.blocks = {parents[each.segment_id].name: each.block for each in query.blocks}
+        self.known[found.transaction_id] = found
+        return found
 
     # --- beginning ------------------------------------------------------------------------
 
@@ -233,6 +273,14 @@ class FakeTransactions:
 
     def _merge(self, found: FakeTransaction, part: str) -> None:
         segments = self.store_of().segments
+        for name, block in found.blocks.items():
+            source, header = FakeSegment(now_ms=self.now_ms()), parse_header(block)
+            append = AppendOnce(
+                segment=name, writer_id=header.writer_id, count=header.event_count,
+                first_event_number=header.first_event_number,
+            )  # fmt: skip
+            source.append(header.writer_id, append, block)
+            segments[name].absorb(source)
         for parent, own in zip(found.parents, found.segments(part), strict=True):
             segments[parent.name].absorb(segments[own.name])
 

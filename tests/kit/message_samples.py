@@ -27,6 +27,7 @@ SAMPLES: tuple[m.Message, ...] = (
     m.TruncateSegment(segment=SEGMENT, stamp=STAMP, offset=5),
     m.CheckTruncation(segment=SEGMENT, stamp=STAMP, offset=5),
     m.MergeSegments(segment=SEGMENT, stamp=STAMP, sources=("scope/stream/1.#epoch.0",)),
+    m.MergeBatch(segment=SEGMENT, stamp=STAMP, parts=("scope/stream/0.#epoch.0#transaction.1", 5)),
     m.UpdateAttributes(
         segment=SEGMENT, stamp=STAMP, client_id=WRITER, request_number=1, updates=(UPDATE,)
     ),
@@ -50,5 +51,6 @@ SAMPLES: tuple[m.Message, ...] = (
     m.failed(SegmentTruncated("gone", segment=SEGMENT, start=4), session=1),
     m.Truncated(start=5),
     m.SegmentsMerged(merged=(m.MergedSegment("scope/stream/1.#epoch.0", 9, 5),)),
+    m.BatchMerged(end=14),
     m.AttributeValues(values=(m.AttributeValue(WRITER, -5),)),
 )  # fmt: skip

@@ -31,6 +31,7 @@ from anabranch.controller.domain.stream.events import (
 )
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.transaction import deadlines, decide, expiry
+from anabranch.controller.domain.transaction import segments as domain_segments
 from anabranch.controller.domain.transaction.events import TransactionAborting, TransactionEvent
 from anabranch.controller.domain.transaction.segments import beside
 from anabranch.controller.domain.transaction.state import Transaction
@@ -184,7 +185,7 @@ def all_parts_merged() -> AbstractContextManager[object]:
     def sources_of(txn: Transaction, parent: SegmentId) -> list[str]:
         return [beside(txn, parent, part) for part in (txn.parts if txn.has_parts else ("",))]
 
-    return patch.object(commit_transactions, "sources_of", sources_of)
+    return patch.object(domain_segments, "sources_of", sources_of)
 
 
 def parts_not_dropped() -> AbstractContextManager[object]:

@@ -28,10 +28,12 @@ LONG = TransactionSettings(short=False, lease_ms=20_000, commit_timeout_s=60.0)
 
 @dataclass
 class Told:
-    """The last that a writer was told about a transaction. `state` None: unknown."""
+    """The last that a writer was told about a transaction. `state` None: unknown. `is_carried`: its
+    events went to a controller with its commit."""
 
     state: S | None
     is_short: bool
+    is_carried: bool
 
 
 @dataclass
@@ -51,14 +53,22 @@ class ShortKills:
         await self.client.streams.create(self.stream, config)
 
     def count(self, state: S, *, is_short: bool) -> int:
-        """How many transactions of this way ended so."""
+        """How many transactions of this way ended so; a carried one is none of the short ones."""
         return sum(each.state is state and each.is_short is is_short for each in self.told.values())
 
+    def carried(self) -> int:
+        """How many carried transactions are committed."""
+        return sum(each.state is S.COMMITTED and each.is_carried for each in self.told.values())
+
     async def committed_more(self, many: int) -> None:
-        """Wait until so many more short ones are committed."""
-        enough = self.count(S.COMMITTED, is_short=True) + many
+        """Wait until so many more short or carried ones are committed."""
+
+        def committed() -> int:
+            return self.count(S.COMMITTED, is_short=True) + self.carried()
+
+        enough = committed() + many
         async with asyncio.timeout(RECOVERED_S_MAX):
-            while self.count(S.COMMITTED, is_short=True) < enough:
+            while committed() < enough:
                 self._noted.clear()
                 await self._noted.wait()
 
@@ -93,7 +103,8 @@ class ShortKills:
             await (txn.abort() if turn % 7 == 0 else txn.commit())
         finally:
             await txn.close()
-            self.told[name] = Told(txn.state, not txn.id)
+            is_carried = bool(txn.id) and turn % 5 != 0
+            self.told[name] = Told(txn.state, not txn.id, is_carried)
             self._noted.set()
 
     async def scale(self) -> None:

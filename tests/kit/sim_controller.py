@@ -161,6 +161,7 @@ class SimController:
             self.store.purge,
             lambda b: b in self.owned,
             self.clock,
+            move=Gates(self.store, SeededIds(self.world.rng.getrandbits(64))).move,
             containment=self.containment,
         )
 

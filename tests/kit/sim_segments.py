@@ -34,6 +34,7 @@ from anabranch.common.wire.messages import (
     Done,
     GetSegmentInfo,
     LocateOffset,
+    MergeBatch,
     MergeSegments,
     Message,
     OffsetLocated,
@@ -50,11 +51,13 @@ from anabranch.common.wire.messages import (
     failed,
 )
 from anabranch.common.wire.packet import PacketParser
-from anabranch.segstore.domain.container import decide
+from anabranch.segstore.domain.container import batch, decide
+from anabranch.segstore.domain.container.circumstances import Given, Group
 from anabranch.segstore.domain.container.decide import Known, NoChange
 from anabranch.segstore.domain.container.evolve import evolve, evolve_source
 from anabranch.segstore.domain.container.merge import decide_merge
 from anabranch.segstore.domain.container.operations import (
+    AppendOperation,
     CreateOperation,
     DeleteOperation,
     MergeOperation,
@@ -102,6 +105,10 @@ class SimSegments:
         self.mute: set[int] = set()
         self.on_performed: list[OnPerformed] = []
         self.on_appended: list[OnAppended] = []
+        self.on_carried: list[Callable[[str, bytes], None]] = []
+        """Told of every block of a batch that a segment has taken."""
+        self.pieces_in: Callable[[bytes], list[Piece]] = lambda _block: []
+        """The events of such a block."""
         self.on_block: list[Callable[[str, bytes], None]] = []
         """Told of every block of watermarks that is stored."""
         self._container_count = container_count
@@ -166,7 +173,7 @@ class SimSegments:
             case ConditionalAppend():
                 return self._append_block(request, payload), b""
             case _:
-                return self._perform(request), b""
+                return self._perform(request, payload), b""
 
     def _append_block(self, request: ConditionalAppend, payload: bytes) -> Message:
         known = self.known.get(request.segment)
@@ -189,7 +196,7 @@ class SimSegments:
                 told(request.segment, payload)
         return AppendDone(session=0, last_event_number=last + 1, length=known.length)
 
-    def _perform(self, request: Message) -> Message:
+    def _perform(self, request: Message, payload: bytes) -> Message:
         now_ms = self._clock.now_ms()
         match request:
             case CreateSegment(segment=segment, stamp=stamp):
@@ -215,6 +222,8 @@ class SimSegments:
                 if merge.operation is not None:
                     self._log(merge.operation)
                 return SegmentsMerged(merged=merge.merged)
+            case MergeBatch():
+                return self._merge_batch(request, payload)
             case LocateOffset(segment=segment, offset=offset):
                 known = decide.decide_read(self.known.get(segment), segment, offset)
                 ends = self.boundaries(segment)
@@ -226,6 +235,24 @@ class SimSegments:
                 return _info(known)
             case _:
                 raise AssertionError(f"controllers do not send {request}")
+
+    def _merge_batch(self, request: MergeBatch, payload: bytes) -> Message:
+        around = _Around(self._clock.now_ms(), Given(payload))
+        answer = batch.answer_merge_batch(_Seen(self._mergeable), request, around)  # type: ignore[arg-type]
+        if isinstance(answer.decision, Group):
+            for operation in answer.decision.operations:
+                if isinstance(operation, AppendOperation):
+                    self._append_carried(request.segment, operation)
+                else:
+                    self._log(operation)
+        return answer.message
+
+    def _append_carried(self, segment: str, operation: AppendOperation) -> None:
+        self._sequence += 1
+        self.known[segment] = evolve(self.known.get(segment), self._sequence, operation)
+        self.contents[segment] += self.pieces_in(bytes(operation.payload))
+        for told in self.on_carried:
+            told(segment, bytes(operation.payload))
 
     def boundaries(self, segment: str) -> list[int]:
         """Where its appends begin, and its end, ascending."""
@@ -275,6 +302,19 @@ class SimSegments:
         state = self.state(segment)
         assert state is not None
         return state
+
+
+class _Seen(NamedTuple):
+    """The segments as a batch sees them."""
+
+    known: Callable[[str], Known]
+
+
+class _Around(NamedTuple):
+    """The circumstances of a batch."""
+
+    now_ms: int
+    given: Given
 
 
 def _info(state: SegmentState) -> SegmentInfo:

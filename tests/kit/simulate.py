@@ -37,7 +37,7 @@ from kit.stream_log_scenario import random_stream_log
 from kit.table_scenario import random_tables
 from kit.together_scenario import random_together
 from kit.topics.scenario import random_topics
-from kit.transaction_scenario import random_transactions
+from kit.transaction_scenario import random_carried, random_transactions
 from kit.view_scenario import random_view
 from kit.watermark_scenario import random_watermarks
 
@@ -62,6 +62,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "groups": random_groups,
     "views": random_view,
     "transactions": random_transactions,
+    "carried": random_carried,
     "retention": random_retention,
     "watermarks": random_watermarks,
     "topics": random_topics,

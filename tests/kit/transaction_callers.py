@@ -26,6 +26,7 @@ from anabranch.common.errors import (
 from anabranch.common.model.names import StreamRef, segment_name
 from anabranch.common.model.stream import StreamState
 from anabranch.common.model.transaction import TransactionState
+from kit.carried_callers import Carrier
 from kit.control_callers import Caller
 from kit.sim_segments import Piece
 from kit.transaction_clients import KEYS, TRIES_MAX, Client, Held
@@ -41,16 +42,20 @@ PLAIN = "plain appends taken"
 @dataclass(frozen=True, slots=True)
 class Habits:
     """How often callers do what is rare: ask for the tail, take
-    time and ping, end what others began, seal, and ask about what they began long ago."""
+    time and ping, end what others began, seal, ask about what they began long ago, and submit
+    transactions with their events."""
 
     cutting: float = 0.15
     pausing: float = 0.3
     strange: float = 0.05
     sealing: float = 0.1
     recalling: float = 0.0
+    carrying: float = 0.0
 
 
 USUAL = Habits()
+MIXED = Habits(carrying=0.6)
+"""Transactions of both kinds beside each other."""
 
 
 class Reshaper(Caller):
@@ -79,6 +84,9 @@ class TransactionCaller(Client):
         for _ in range(count):
             await self.world.clock.sleep(self.rng.random() * think_s)
             ref = self.rng.choice(self.refs)
+            if self.habits.carrying and self.rng.random() < self.habits.carrying:
+                await Carrier(self).submit(ref)
+                continue
             if self.habits.recalling and self.past:
                 await self._recall()
             draw = self.rng.random() - self.habits.cutting

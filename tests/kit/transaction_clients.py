@@ -6,7 +6,7 @@ What they ask may be lost on the way, and so may the answer; then they ask again
 import asyncio
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +110,10 @@ class Client:
         except TimeoutError:
             return None
         return answers[0]
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on beside what the caller does."""
+        self._group.create_task(work)
 
     async def _going(self, controller: SimController) -> None:
         await self.world.clock.sleep(self.rng.uniform(0.0002, 0.01))

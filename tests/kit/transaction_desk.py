@@ -175,6 +175,10 @@ class PlantedStores(FakeSegmentStores):
             await self._interfere(segment)
         return await super().segment_lengths(segments)
 
+    async def merge_batch(self, segment: str, parts: Sequence[str | bytes], stamp: Stamp) -> int:
+        await self._interfere(segment)
+        return await super().merge_batch(segment, parts, stamp)
+
     async def merge_segments(self, segment: str, sources: Sequence[str], stamp: Stamp) -> int:
         self._enter("merge", segment, stamp)
         target = self._found(segment)

@@ -31,6 +31,7 @@ from anabranch.segstore.domain.container.operations import (
     DeleteOperation,
     MergeOperation,
 )
+from kit.carried_pieces import pieces_in
 from kit.control_lives import Life
 from kit.sim_segments import ControlOperation, Piece, SimSegments
 from kit.transaction_reading import Cut, judge_life
@@ -101,6 +102,8 @@ class TransactionReferee:
         self.batches = 0
         self.rolls = 0
         segments.on_appended.append(self.appended)
+        segments.on_carried.append(self.carried)
+        segments.pieces_in = pieces_in
 
     # --- what is stored -------------------------------------------------------------------------
 
@@ -108,6 +111,9 @@ class TransactionReferee:
         """An event of a transaction was stored."""
         if isinstance(event, events.TransactionOpened):
             self._opened(event)
+            return
+        if isinstance(event, events.TransactionSubmitted):
+            self._submitted(event)
             return
         seen = self.seen[subject.rsplit(".", 1)[1]]
         who = seen.transaction_id
@@ -137,17 +143,31 @@ class TransactionReferee:
             case _:
                 pass
 
+    def _submitted(self, event: events.TransactionSubmitted) -> None:
+        seen = self._begun(event)
+        if seen is None:
+            return
+        seen.outcome, seen.order, seen.decided_step = COMMIT, self._orders, self.steps
+        self._orders += 1
+        self._all_claimed()
+        seen.wanted += [piece for each in event.blocks for piece in pieces_in(each.block)]
+
     def _opened(self, event: events.TransactionOpened) -> None:
+        seen = self._begun(event)
+        if seen is not None:
+            seen.key, seen.has_parts = event.key, event.has_parts
+
+    def _begun(self, event: events.TransactionOpened | events.TransactionSubmitted) -> Seen | None:
         who = event.transaction_id
         life = self._life(f"{event.scope}/{event.stream}", event.incarnation)
         if life is None:
             self._require(False, f"{who} is opened in a stream that never was")
-            return
+            return None
         self._require(who not in self.seen, f"{who} is opened twice")
         open_to_it = not life.is_drained and not life.is_over
         self._require(open_to_it, f"{who} is opened behind {life.ref}, which is {life.status}")
-        seen = Seen(who, life, event.key, has_parts=event.has_parts)
-        self.seen[who] = seen
+        seen = self.seen[who] = Seen(who, life, None)
+        return seen
 
     def claimed(self, subject: str, sequence: int, event: ApplicationEvent) -> None:
         """An event of an application was stored."""
@@ -198,6 +218,18 @@ class TransactionReferee:
         found = transaction_segment(segment)
         if found is not None:
             self.seen[found.transaction].wanted.append(piece)
+
+    def carried(self, segment: str, block: bytes) -> None:
+        """A segment took a block of a batch."""
+        self.steps += 1
+        for piece in pieces_in(block):
+            seen = self.seen.get(piece.transaction)
+            if seen is None:
+                self._require(False, f"{segment} takes {piece}, and nobody submitted it")
+                continue
+            right = seen.outcome == COMMIT and segment in seen.life.planned
+            self._require(right, f"{segment} takes {piece}, and it is of {seen}")
+            self._require(not seen.has_ended, f"{segment} takes {piece} after the end of {seen}")
 
     def performed(self, operation: ControlOperation) -> None:
         """A store changed a transaction's segment."""

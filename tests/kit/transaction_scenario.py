@@ -30,6 +30,7 @@ from kit.rng import seeded
 from kit.sim_controller import CONTAINER_COUNT
 from kit.simbus import simulated_readers
 from kit.transaction_callers import (
+    MIXED,
     USUAL,
     ApplicationInstance,
     Habits,
@@ -59,6 +60,11 @@ def random_transactions(seed: int, habits: Habits = USUAL) -> Mapping[str, int]:
         _outcomes_kept(*rng.choice(((2, 2), (0, 3), (OUTCOMES_KEPT, OUTCOMES_PER_CHUNK)))),
     ):
         return run_virtual(_live_through(seed, habits))
+
+
+def random_carried(seed: int) -> Mapping[str, int]:
+    """The same with carried transactions beside the long ones."""
+    return random_transactions(seed, MIXED)
 
 
 @contextmanager

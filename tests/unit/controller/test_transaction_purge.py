@@ -16,7 +16,7 @@ from anabranch.common.contracts.subjects import (
     transaction_slot,
     transaction_slot_ms,
 )
-from anabranch.common.contracts.transactions import BeginTransaction
+from anabranch.common.contracts.transactions import BeginTransaction, CarriedBlock
 from anabranch.common.errors import Unavailable
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
@@ -33,8 +33,10 @@ from anabranch.controller.domain.stream.commits import Outcome
 from anabranch.controller.domain.stream.state import Stream
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.decide import Opening
+from anabranch.controller.domain.transaction.events import TransactionSubmitted
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.periodic.purge_transactions import (
+    MOVED_S,
     REMEMBERED_S,
     SETTLE_MS,
     TransactionPurger,
@@ -47,6 +49,7 @@ from kit.rng import seeded
 
 REF = StreamRef(ScopeName("s"), StreamName("x.y"))
 BUCKET = shard_of_subject(stream_events(REF))
+GATE = transaction_gate(REF, 1)
 START_MS = 400_000_000 * TRANSACTION_SLOT_MS
 
 
@@ -78,8 +81,11 @@ class World:
             self._purge,
             lambda _bucket: self.owned,
             self.clock,
+            move=self._move,
             containment=loud(self.clock),
         )
+        self.moves: list[str] = []
+        self.is_behind = False
         self.drawn = 0
         self.broken: dict[str, Exception] = {}
 
@@ -90,6 +96,27 @@ class World:
             raise self.broken[pattern]
         self.purges.append((pattern, below))
         await self.store.purge(pattern, below)
+
+    async def _move(self, gate: str) -> None:
+        if self.is_away:
+            raise Unavailable("the store is away")
+        self.moves.append(gate)
+        if not self.is_behind:
+            self.mirror.slots.moved(gate)
+
+    async def submit(self) -> str:
+        """The id of a new carried transaction."""
+        self.drawn += 1
+        now_ms = self.clock.time_ms
+        name = transaction_id(now_ms, self.drawn.to_bytes(10, "big"))
+        event = TransactionSubmitted(
+            scope="s", stream="x.y", incarnation=1, transaction_id=name, stream_epoch=0,
+            writer="", at_ms=now_ms, blocks=(CarriedBlock(segment_id=0, block=b"b"),),
+        )  # fmt: skip
+        subject = transaction_events(REF, 1, name)
+        await self.repository.append(Loaded(subject, Transaction()), [event])
+        await self.fold()
+        return name
 
     async def begin(self) -> str:
         """The new transaction's id."""
@@ -321,3 +348,127 @@ async def test_one_slot_that_cannot_be_purged_keeps_no_other_one(error: Exceptio
             await world.purger.round()
 
     assert sorted({pattern for pattern, _ in world.purges}) == sorted(slots[1:])
+
+
+# --- carried transactions: a late copy must not find its subject fresh ----------------------------
+
+
+async def test_a_slot_goes_some_seconds_after_the_gates_of_its_streams_have_moved() -> None:
+    world = World()
+    name = await world.submit()
+    world.end(name)
+    world.settle()
+    await world.purger.round()
+    assert (world.moves, world.purges) == ([GATE], [])
+    await world.purger.round()
+    world.clock.time_ms += int(MOVED_S * 1000) - 1
+    await world.purger.round()
+    assert (world.moves, world.purges) == ([GATE], [])
+    world.clock.time_ms += 1
+    await world.purger.round()
+    assert (world.moves, len(world.purges)) == ([GATE], 1)
+    assert await world.stored() == []
+
+
+async def test_a_slot_waits_until_the_mirror_has_folded_the_moves() -> None:
+    world = World()
+    world.is_behind = True
+    world.end(await world.submit())
+    world.settle()
+    for _ in range(3):
+        await world.purger.round()
+        world.clock.time_ms += int(MOVED_S * 1000)
+    assert (len(world.moves), world.purges) == (3, [])
+    world.mirror.slots.moved(GATE)
+    await world.purger.round()
+    world.clock.time_ms += int(MOVED_S * 1000)
+    await world.purger.round()
+    assert len(world.purges) == 1
+
+
+async def test_a_gate_that_moved_before_the_end_moves_again() -> None:
+    world = World()
+    first = await world.submit()
+    second = await world.submit()
+    world.mirror.slots.moved(GATE)
+    world.end(first, second)
+    world.settle()
+    await world.purger.round()
+    assert (world.moves, world.purges) == ([GATE], [])
+
+
+async def test_moves_for_later_slots_do_not_keep_an_earlier_one() -> None:
+    world = World()
+    for _ in range(8):
+        world.end(await world.submit())
+        world.clock.time_ms += TRANSACTION_SLOT_MS
+        await world.purger.round()
+    assert len(world.moves) >= 2
+    assert world.purges
+
+
+async def test_a_transaction_of_the_slot_that_comes_later_lets_the_gates_move_again() -> None:
+    world = World()
+    world.end(await world.submit())
+    await world.purger.round()
+    world.settle()
+    await world.purger.round()
+    world.clock.time_ms -= TRANSACTION_SLOT_MS + SETTLE_MS
+    late = await world.submit()
+    world.clock.time_ms += TRANSACTION_SLOT_MS + SETTLE_MS + int(MOVED_S * 1000)
+    await world.purger.round()
+    assert world.purges == []
+    world.end(late)
+    await world.purger.round()
+    assert (world.moves, world.purges) == ([GATE, GATE], [])
+
+
+async def test_a_failed_move_is_tried_again_before_the_purge() -> None:
+    world = World()
+    world.end(await world.submit())
+    world.settle()
+    world.is_away = True
+    with pytest.raises(Unavailable):
+        await world.purger.round()
+    world.is_away = False
+    world.clock.time_ms += int(MOVED_S * 1000)
+    await world.purger.round()
+    assert (world.moves, world.purges) == ([GATE], [])
+
+
+async def test_transactions_that_were_begun_move_no_gate() -> None:
+    world = World()
+    world.end(await world.begin())
+    world.settle()
+    await world.purger.round()
+    assert (world.moves, len(world.purges)) == ([], 1)
+
+
+async def test_a_carried_transaction_that_has_ended_is_known_until_its_slot_is_purged() -> None:
+    world = World()
+    name = await world.submit()
+    subject = transaction_events(REF, 1, name)
+    assert not world.mirror.slots.has_ended(subject)
+    world.end(name)
+    assert world.mirror.slots.has_ended(subject)
+    world.settle()
+    for _ in range(3):
+        await world.purger.round()
+        world.clock.time_ms += int(MOVED_S * 1000)
+    assert len(world.purges) == 1
+    assert not world.mirror.slots.has_ended(subject)
+
+
+async def test_another_controllers_slot_is_remembered_until_its_gates_have_moved() -> None:
+    world = World()
+    world.owned = False
+    name = await world.submit()
+    world.end(name)
+    subject = transaction_events(REF, 1, name)
+    await world.purger.round()
+    world.clock.time_ms += int(REMEMBERED_S * 1000)
+    await world.purger.round()
+    assert world.mirror.slots.has_ended(subject)
+    world.mirror.slots.moved(GATE)
+    await world.purger.round()
+    assert not world.mirror.slots.has_ended(subject)

@@ -11,6 +11,7 @@ from anabranch.common.errors import (
     GateClosed,
     MembershipEnded,
     StaleRequest,
+    WrongExpectedSequence,
 )
 from anabranch.common.eventsourcing.gate import (
     ClosedByParent,
@@ -23,6 +24,7 @@ from anabranch.common.eventsourcing.gate import (
     gate_after,
 )
 from anabranch.common.eventsourcing.memory import InMemoryEventStore
+from anabranch.common.eventsourcing.message import KIND_EVENTS
 from anabranch.common.eventsourcing.ports import EventMessage, Gate, NewMessage
 from anabranch.common.model.names import ScopeName
 from anabranch.common.runtime.ids import SeededIds
@@ -125,6 +127,31 @@ async def test_who_acts_on_an_older_parent_closes_nothing(gates: Gates, late: in
         await gates.close(GATE, late)
 
     await gates.join(GATE, X)
+
+
+async def test_a_moved_gate_is_open_and_refuses_whoever_saw_the_older_one(
+    gates: Gates, store: InMemoryEventStore
+) -> None:
+    before = await gates.read(GATE)
+    await gates.move(GATE)
+    after = await gates.read(GATE)
+    assert (after.is_open, after.sequence > before.sequence) == (True, True)
+    message = NewMessage(1, "a", KIND_EVENTS, 1, 0, b"[]")
+    with pytest.raises(WrongExpectedSequence):
+        await store.append(X, 0, message, gate=Gate(GATE, before.sequence))
+    await store.append(X, 0, message, gate=Gate(GATE, after.sequence))
+
+
+async def test_a_moved_gate_is_closed_as_any_other_and_a_closed_one_does_not_move(
+    gates: Gates,
+) -> None:
+    await gates.move(GATE)
+    await gates.move(GATE)
+    await gates.close(GATE, 1)
+    closed = await gates.read(GATE)
+    await gates.move(GATE)
+    assert await gates.read(GATE) == closed
+    assert not closed.is_open
 
 
 async def test_a_record_that_was_left_is_never_joined_again(

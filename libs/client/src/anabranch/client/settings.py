@@ -149,8 +149,8 @@ class TransactionSettings:
     """The time limit in seconds to ask for an abort."""
     short: bool = True
     """Whether a transaction that is entered with `async with` keeps its events until the commit and
-    stores them by one request, if that is possible. False: it is begun at once, so that it has an
-    id which other processes can use."""
+    commits them by one request, to a store or to a controller, if that is possible. False: it is
+    begun at once, so that it has an id which other processes can use."""
 
     def __post_init__(self) -> None:
         if not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:

@@ -119,6 +119,15 @@ class SegmentStores(Protocol):
         """
         ...
 
+    async def merge_batch(self, segment: str, parts: Sequence[str | bytes], stamp: Stamp) -> int:
+        """Append a whole commit batch to the segment: names of transaction segments and blocks, in
+        this order. It is the only request of the batch for this segment.
+
+        Returns an offset at or behind the end of the batch. The same again is success. Raises
+        SegmentNotFound (a source never existed), SegmentSealed (the target is sealed).
+        """
+        ...
+
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         """Replace the segment by a tombstone. An unknown segment also gets one; this is success."""
         ...

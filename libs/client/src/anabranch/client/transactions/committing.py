@@ -73,8 +73,21 @@ class Committing:
         self.layout = CurrentLayout(stream, control, directory)
         self.unmerged = Unmerged()
         self.calls = TransactionCalls(stream, control, runtime.clock, runtime.rng)
+        self.control = control
         self.directory = directory
         self.runtime = runtime
+        self.carrier = runtime.ids.new_bytes()
+        """The writer id of the blocks that commits carry."""
+        self._controllers_ms: float | None = None
+
+    def controllers_ms(self, now_s: float) -> int:
+        """The controllers' clock at `now_s` of the monotonic one, in Unix ms; 0: not known."""
+        known = self._controllers_ms
+        return 0 if known is None else int(known + now_s * 1000)
+
+    def learn_clock(self, now_ms: int, now_s: float) -> None:
+        """Note the controllers' clock at `now_s`."""
+        self._controllers_ms = now_ms - now_s * 1000
 
     def of(self, kept: Kept, settings: WriterSettings) -> "Commit":
         """The commit of these events."""

@@ -1,10 +1,12 @@
 """A transaction that is begun when it must be: until then its client keeps its events.
 
     kept ──commit──► one group ──stored──► COMMITTED
-      │                  └──no answer, cancelled──► state None, until another commit learns it
+      │        │         └──no answer, cancelled──► state None, until another commit learns it
+      │        └──several containers──► carried by the commit ──► COMMITTING ──► COMMITTED
       ├──abort, or the block is left by an error──► ABORTED: nothing was ever written
-      └──flush, ping, a commit with a time, or too much for a group──► long
+      └──flush, ping, a commit with a time, or too much to be carried──► long
 
+A carried transaction gets an id by its commit, and a controller decides it (`carried.py`).
 A long transaction is begun at a controller, has an id, and behaves as `Transaction` describes. The
 kept events are written into it, in their order, and everything later goes there.
 
@@ -18,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.client.serializers import Serializer
+from anabranch.client.transactions.carried import CarriedCommit
 from anabranch.client.transactions.committing import Commit, Committing
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.kept import ArrowWrite, Kept, cost_of
@@ -45,7 +48,7 @@ BeginLong = Callable[[], Awaitable[tuple[Fate, tuple[SegmentInStream, ...]]]]
 class ShortTransaction(Transaction[T]):
     """A `Transaction` that may never be begun. See the module.
 
-    `id` is empty until it is long, and stays empty if it never is. ::
+    `id` is empty until it is long, or until its commit has carried its events. ::
 
         async with writer.transaction() as txn:
             txn.write(b"21.5", key="boiler")
@@ -73,7 +76,7 @@ class ShortTransaction(Transaction[T]):
         self._kept: Kept | None = Kept()
         self._committing = committing
         self._begin = begin
-        self._commit: Commit | None = None
+        self._commit: Commit | CarriedCommit | None = None
         """The commit whose outcome is unknown."""
         self._turn: asyncio.Future[None] | None = None
         self._fate.attach(self._fail)
@@ -214,7 +217,8 @@ class ShortTransaction(Transaction[T]):
         timestamp_ms: int | None = None,
         parts: Iterable[CommittedPart] | None = None,
     ) -> TransactionInfo:
-        """Commit as `Transaction.commit`; a short commit returns it as COMMITTED in any case.
+        """Commit as `Transaction.commit`. If all events lie in one container, it returns COMMITTED
+        in any case.
 
         If the outcome is unknown (OutcomeUnknown, or the call was cancelled), another `commit`
         within an hour asks again. ::
@@ -222,63 +226,77 @@ class ShortTransaction(Transaction[T]):
             await txn.commit()
         """
         if self._kept is not None and parts is None:
-            await self._in_turn(partial(self._commit_kept, timestamp_ms))
+            await self._in_turn(partial(self._commit_kept, timestamp_ms, wait))
         if not self.is_done and (failure := self._fate.failure) is not None:
             raise failure
         return await super().commit(wait, timestamp_ms=timestamp_ms, parts=parts)
 
-    async def _commit_kept(self, timestamp_ms: int | None) -> None:
+    async def _commit_kept(self, timestamp_ms: int | None, wait: bool) -> None:
         kept = self._kept
         if kept is None:
             return
         if self._commit is None:
             self._raise_failure()
-            if await self._must_be_long(kept, timestamp_ms):
-                await self._become_long()
+        for commit in await self._ways(kept, timestamp_ms):
+            if await self._is_committed(kept, commit, wait):
                 return
-        if not await self._is_stored(kept):
-            await self._become_long()
+        await self._become_long()
 
-    async def _must_be_long(self, kept: Kept, timestamp_ms: int | None) -> bool:
+    async def _ways(self, kept: Kept, timestamp_ms: int | None) -> Sequence[Commit | CarriedCommit]:
+        """The ways to commit without a begin, in the order in which they are tried."""
+        if self._commit is not None:
+            return (self._commit,)
         if timestamp_ms is not None or kept.has_columns:
-            return True
-        return await self._committing.unmerged.any_left(self._committing.calls)
+            return ()
+        shared, label = self._committing, self._role.settings.writer
+        carried = CarriedCommit(kept, shared, self._settings, label)
+        if await shared.unmerged.any_left(shared.calls):
+            return (carried,)
+        return (shared.of(kept, self._settings), carried)
 
-    async def _is_stored(self, kept: Kept) -> bool:
-        """Commit the short way; False: nothing is stored, and it has to be long. Meanwhile, and
+    async def _is_committed(self, kept: Kept, commit: Commit | CarriedCommit, wait: bool) -> bool:
+        """Commit this way; False: nothing is stored, and it takes another one. Meanwhile, and
         afterwards if the outcome is unknown, it takes no more events."""
-        commit = self._commit or self._committing.of(kept, self._settings)
         if not self._ended:
             self._failure = being_committed(self.stream, self.id)
+        info: TransactionInfo | None = None
         try:
-            is_stored = kept.is_empty or await commit.perform()
+            if kept.is_empty:
+                is_committed = True
+            elif isinstance(commit, CarriedCommit):
+                info = await commit.perform(wait=wait)
+                is_committed = info is not None
+            else:
+                is_committed = await commit.perform()
         except BaseException as error:
             if kept.spans is not None and isinstance(error, AnabranchError):
                 kept.spans.failed(error)
             self._note_attempt(commit)
             raise
         self._note_attempt(commit)
-        if is_stored:
+        if is_committed:
             if kept.spans is not None:
                 kept.spans.acknowledged()
-            self._end_as(TransactionState.COMMITTED)
-        return is_stored
+            self._end_as(TransactionState.COMMITTED, info)
+        return is_committed
 
-    def _note_attempt(self, commit: Commit) -> None:
+    def _note_attempt(self, commit: Commit | CarriedCommit) -> None:
         is_unclear = commit.is_unclear
         self._commit = commit if is_unclear else None
         self._fate.state = None if is_unclear else TransactionState.OPEN
         if not is_unclear and not self._ended:
             self._failure = None
 
-    def _end_as(self, state: TransactionState) -> None:
-        """The outcome of a transaction that was never begun."""
+    def _end_as(self, state: TransactionState, carried: TransactionInfo | None = None) -> None:
+        """The outcome of a transaction that was never begun; `carried`: its description."""
         kept, self._kept = self._kept, None
         if kept is not None:
             self._room.release(kept.cost)
         now_ms, info = self._runtime.clock.now_ms(), self.info
         changes = {"state": state, "ended_ms": now_ms, "age_ms": max(0, now_ms - info.opened_ms)}
-        self._fate.learn(info.model_copy(update=changes))
+        if carried is not None:
+            self._fate.transaction_id = carried.transaction_id
+        self._fate.learn(carried or info.model_copy(update=changes))
         self._lanes.refusal = self._fate.failure or self._lanes.refusal
 
     async def abort(self) -> TransactionInfo:

@@ -47,6 +47,8 @@ from anabranch.common.model.stream import StreamState
 A = TypeVar("A", bound=Contract)
 
 QUERY_TIMEOUT_S = 10.0
+ATTEMPT_PAUSE_S = 0.1
+"""A control plane waits at least so long before it repeats a query."""
 LOCATE_COUNT_MAX = 1000
 LOCATIONS_KEPT_MAX = 16_384
 """Bounds the cache: a client may live for years and meets new segments at every scale."""
@@ -61,6 +63,8 @@ class ControlPlane(Protocol):
 
     async def query(self, name: str, query: Query, answer: type[A], *, timeout_s: float) -> A:
         """Send the query and return its answer.
+
+        An attempt that fails may be repeated within the time, after `ATTEMPT_PAUSE_S` or more.
 
         Raises the error in the answer, or Unavailable if no controller answers in time.
         """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from anabranch.client.wire.control import A
+from anabranch.client.wire.control import ATTEMPT_PAUSE_S, A
 from anabranch.client.wire.http_calls import Call, GatewayCalls
 from anabranch.client.wire.naming import naming
 from anabranch.client.wire.read_tokens import points_in
@@ -49,7 +49,7 @@ ATTEMPT_S = 15.0
 """The longest wait that one request asks of the gateway: below the gateway's own limits."""
 ANSWER_EXTRA_S = 5.0
 """Time for the way to the gateway and back, beyond the wait that the request asks for."""
-PAUSE_S = 0.1
+PAUSE_S = ATTEMPT_PAUSE_S
 POLL_LONGEST_S = 1.0
 
 _CHANGING = frozenset(asked.query for asked in ACTIONS.values())

@@ -21,7 +21,7 @@ from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
 
-from anabranch.client.wire.control import A
+from anabranch.client.wire.control import ATTEMPT_PAUSE_S, A
 from anabranch.client.wire.controllers import Roster
 from anabranch.client.wire.naming import naming
 from anabranch.client.wire.nats_queries import START_HINT, NatsQueries
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _ATTEMPT_S = 2.0
-_PAUSE_S = 0.1
+_PAUSE_S = ATTEMPT_PAUSE_S
 _POLL_S = 1.0
 _CLOSE_S = 2.0
 

@@ -1,10 +1,28 @@
 """The base of messages on NATS: frozen models with a tag and a schema number."""
 
-from typing import ClassVar
+from binascii import a2b_base64, b2a_base64
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from anabranch.common.errors import AnabranchError, FieldValue, from_body
+
+
+def _decoded(value: Any) -> Any:
+    return a2b_base64(value, strict_mode=True) if isinstance(value, str) else value
+
+
+def _encoded(value: bytes) -> str:
+    return b2a_base64(value, newline=False).decode()
+
+
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_decoded),
+    PlainSerializer(_encoded, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+"""Bytes, which are base64 in JSON."""
 
 
 class Contract(BaseModel):

@@ -15,12 +15,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from anabranch.common.contracts.base import Contract, ReadToken
+from anabranch.common.contracts.base import Base64, Contract, ReadToken
 from anabranch.common.contracts.queries import PagedQuery, Question, SegmentInStream
 from anabranch.common.contracts.stream_queries import StreamQuery
 from anabranch.common.model.stream import SEGMENT_COUNT_MAX
 from anabranch.common.model.transaction import (
     APPLICATION_PATTERN,
+    CARRIED_SEGMENTS_MAX,
     EXECUTION_MS_MAX,
     ID_PATTERN,
     LEASE_MS_DEFAULT,
@@ -219,6 +220,35 @@ class CommitTransaction(TransactionQuery):
     wait_ms: int = Field(default=0, ge=0, le=WAIT_MS_MAX)
 
 
+class CarriedBlock(Contract):
+    """The events for one segment: one block of small events, as a store appends it."""
+
+    segment_id: int
+    block: Base64
+
+
+class CommitEvents(StreamQuery):
+    """→ TransactionDescription, in COMMITTING or COMMITTED: the outcome is irrevocable.
+
+    Submits a *carried* transaction: it begins and commits by this one request, which has all its
+    events (ADR 19). The client draws `transaction_id` and repeats the request with the same id: a
+    transaction is submitted once. `stream_epoch`: the epoch to which the segments belong, each of
+    which is named once; `blocks` have at most `CARRIED_SIZE_BYTES_MAX` bytes in sum.
+
+    Raises StreamNotFound, ScopeNotFound, StreamSealed (also while the stream is being sealed),
+    EpochPassed (this request has stored nothing), IdOutOfTime (the id was drawn too long ago or is
+    of a future time, and the controller does not know it), InvalidRequest, and the errors of a
+    block that no store would append; Busy (too much waits for its merge).
+    """
+
+    transaction_id: str = Field(pattern=ID_PATTERN)
+    incarnation: int
+    stream_epoch: int
+    blocks: tuple[CarriedBlock, ...] = Field(min_length=1, max_length=CARRIED_SEGMENTS_MAX)
+    writer: str = Field(default="", max_length=WRITER_LABEL_LENGTH_MAX)
+    wait_ms: int = Field(default=0, ge=0, le=WAIT_MS_MAX)
+
+
 class AbortTransaction(TransactionQuery):
     """→ TransactionDescription, in ABORTING or ABORTED. Raises TransactionEnded if committed."""
 
@@ -292,6 +322,7 @@ ACTIONS: Mapping[str, Question] = {
     "add_transaction_part": Question(AddTransactionPart, TransactionBegun),
     "ping_transactions": Question(PingTransactions, TransactionsPinged),
     "commit_transaction": Question(CommitTransaction, TransactionDescription),
+    "commit_events": Question(CommitEvents, TransactionDescription),
     "abort_transaction": Question(AbortTransaction, TransactionDescription),
     "forget_application": Question(ForgetApplication, ApplicationDescription),
 }

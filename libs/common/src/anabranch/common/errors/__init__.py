@@ -16,7 +16,7 @@ sentence is its cause, a message that names the failure and its object, ``fields
 prose) and a remedy (the caller's next action) in the words of each door. Text is lowercase and has
 no full stop. ``to_body`` and ``from_body`` carry an error over a wire. docs/errors.md lists all.
 
-One module per family.
+One module per family; conflicts about transactions have one of their own.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,6 @@ from anabranch.common.errors.conflict import (
     OffsetMismatch,
     Parked,
     PartialDuplicate,
-    PartMismatch,
     PortInUse,
     ReaderGroupExists,
     ReaderInUse,
@@ -62,9 +61,7 @@ from anabranch.common.errors.conflict import (
     TooManyCheckpoints,
     TooManyReaders,
     TopicExists,
-    TransactionEnded,
     VersionMismatch,
-    VersionPassed,
     ViewMismatch,
     WriterExpired,
     WrongExpectedSequence,
@@ -180,6 +177,13 @@ from anabranch.common.errors.retry import (
     TopicNotProvisioned,
     Unavailable,
 )
+from anabranch.common.errors.transactions import (
+    EpochPassed,
+    IdOutOfTime,
+    PartMismatch,
+    TransactionEnded,
+    VersionPassed,
+)
 from anabranch.common.errors.unknown import (
     OutcomeUnknown,
     TimedOut,
@@ -221,6 +225,7 @@ __all__ = [
     "DirectoryUnusable",
     "DiskFailed",
     "Door",
+    "EpochPassed",
     "EventGap",
     "EventNotFound",
     "EventTooLarge",
@@ -232,6 +237,7 @@ __all__ = [
     "GenerationMismatch",
     "HeadersTooLarge",
     "HeadersTooSlow",
+    "IdOutOfTime",
     "IdempotencyMismatch",
     "IndexDamaged",
     "Invalid",

@@ -17,6 +17,8 @@ These rules keep a controller with an outdated state from doing harm:
   process that saw the older one can open or pass it.
 - If a gate was closed in vain, because the parent stayed, the closing process does not reopen it.
   The next child does, after reading that the parent is open at a later revision.
+- An open gate may be moved: it is written anew and stays open. Every append on the condition of
+  the older one, however late it arrives, is refused.
 - A record can be written twice, because joining checks the gate alone. An ended membership stays
   ended even if a join follows. After joining, a child therefore checks whether its record had ended
   before.
@@ -238,6 +240,23 @@ class Gates:
                 return state.sequence
             try:
                 return await self._write(gate, state.sequence, state.revision + 1, event)
+            except WrongExpectedSequence:
+                continue
+        raise _busy(gate)
+
+    async def move(self, gate: str) -> None:
+        """Write the open gate anew; a closed gate stays as it is.
+
+        No append stays possible whose condition was read before. Raises Busy.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            state = await self.read(gate)
+            if not state.is_open:
+                return
+            event = OpenedForChild(parent_revision=state.parent_revision)
+            try:
+                await self._write(gate, state.sequence, state.revision + 1, event)
+                return
             except WrongExpectedSequence:
                 continue
         raise _busy(gate)

@@ -198,6 +198,17 @@ class Repository(Generic[S, E]):
         self.remember(stored)
         return await self.with_snapshot(stored)
 
+    async def append_all(self, decisions: Sequence[tuple[Loaded[S], Sequence[E]]]) -> None:
+        """Append decisions on several aggregates of one shard, all or none.
+
+        At most `BATCH_COUNT_MAX`, each with events. Raises WrongExpectedSequence (one of the
+        aggregates has changed), OutcomeUnknown, Unavailable, AssertionError (as `append`).
+        """
+        prepared = [self.prepare(loaded, events) for loaded, events in decisions]
+        sequences = await self._store.append_all([one.append for one in prepared])
+        for one, sequence in zip(prepared, sequences, strict=True):
+            self.remember(one.stored_at(sequence))
+
     async def create(self, subject: str, events: Sequence[E], gate: Gate) -> Loaded[S]:
         """Append the first message of a fresh subject if the gate is where it was read.
 

@@ -5,6 +5,8 @@ stream epoch in which it was opened. Bytes in these segments are not readable be
 merged. Its id has 32 hexadecimal digits: 12 of the time when it was drawn, in Unix ms, and 20
 random ones.
 
+The commit of a *carried* transaction carries its events; it has no segments of its own.
+
 A transaction with *parts* has no segments of its own. Each part has a segment beside each of the
 epoch's, and the commit names the parts that count.
 """
@@ -29,6 +31,13 @@ PARTS_MAX = 2_000
 """Of one transaction, including parts that are not committed."""
 PART_LENGTHS_MAX = 20_000
 """Lengths of part segments that one commit may name."""
+CARRIED_SIZE_BYTES_MAX = 64 * 1024
+"""The encoded blocks of a transaction that its commit may carry."""
+CARRIED_SEGMENTS_MAX = 64
+CARRIED_AGE_MS_MAX = 60_000
+"""The age of an id with which such a transaction may still be submitted for the first time."""
+CARRIED_AHEAD_MS_MAX = 10_000
+"""How far the clock that drew such an id may be ahead of the controller's."""
 WRITER_LABEL_LENGTH_MAX = 250
 VERSION_MAX = 2**53 - 1
 ID_PATTERN = r"^[0-9a-f]{32}$"

@@ -61,6 +61,12 @@ class SegmentsMerged(Message, frozen=True, kw_only=True):
     merged: tuple[MergedSegment, ...]
 
 
+class BatchMerged(Message, frozen=True, kw_only=True):
+    """The segment has the whole batch, which ends at `end` or before."""
+
+    end: int
+
+
 class AttributeValues(Message, frozen=True, kw_only=True):
     """The attributes, ascending by id."""
 
@@ -186,6 +192,6 @@ REPLIES: Mapping[int, type[Message]] = {
     40: Done, 41: SegmentInfo, 42: Sealed, 43: OffsetLocated, 44: AppendSetup,
     45: Appended, 46: SegmentRead, 47: Failed, 48: Truncated, 49: SegmentsMerged,
     50: AttributeValues, 51: SegmentCreated, 52: TableUpdated, 53: TableRead, 54: TableDescribed,
-    55: EventLocated, 56: AppendedTogether, 57: Lengths,
+    55: EventLocated, 56: AppendedTogether, 57: Lengths, 58: BatchMerged,
 }  # fmt: skip
 """Every reply, by its number in packets: add, never change."""

@@ -20,6 +20,7 @@ from anabranch.common.wire.replies import (
     AppendedTogether,
     AppendSetup,
     AttributeValues,
+    BatchMerged,
     Done,
     EventLocated,
     Lengths,
@@ -127,6 +128,20 @@ class MergeSegments(Request, frozen=True, kw_only=True):
 
     stamp: Stamp
     sources: tuple[str, ...]
+
+
+class MergeBatch(Request, frozen=True, kw_only=True):
+    """Append a whole commit batch to `segment`, all or none: ADR 19. → BatchMerged.
+
+    `parts`, in batch order: the name of a transaction segment, which is merged as by
+    `MergeSegments`, or the size of the next block of the payload, which is appended; at least one
+    is a block. The batch has no other request for this segment. If the segment has seen this very
+    stamp, the request is a repeat and changes nothing. All parts become durable and visible
+    together.
+    """
+
+    stamp: Stamp
+    parts: tuple[str | int, ...]
 
 
 class UpdateAttributes(Request, frozen=True, kw_only=True):
@@ -387,5 +402,6 @@ REQUESTS = (
     RequestKind(32, LocateEvent, EventLocated, "locate_event"),
     RequestKind(33, AppendTogether, AppendedTogether, "append_together"),
     RequestKind(34, GetLengths, Lengths, "lengths"),
+    RequestKind(35, MergeBatch, BatchMerged, "merge_batch"),
 )
 """Every request and its reply; a `Failed` may come instead."""

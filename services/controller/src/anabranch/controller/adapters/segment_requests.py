@@ -15,6 +15,7 @@ from anabranch.common.runtime.trace_context import current_trace_parent
 from anabranch.common.wire.block import parse_header
 from anabranch.common.wire.messages import (
     Appended,
+    BatchMerged,
     CheckTruncation,
     ConditionalAppend,
     CreateSegment,
@@ -26,6 +27,7 @@ from anabranch.common.wire.messages import (
     Lengths,
     LocateOffset,
     LocateTime,
+    MergeBatch,
     MergeSegments,
     Message,
     OffsetLocated,
@@ -150,6 +152,18 @@ class NatsSegmentStores:
         )
         merged = _expect(await self._ask("merge", segment, request), SegmentsMerged).merged
         return max(source.offset + source.length for source in merged)
+
+    async def merge_batch(self, segment: str, parts: Sequence[str | bytes], stamp: Stamp) -> int:
+        """See `SegmentStores.merge_batch`."""
+        request = MergeBatch(
+            segment=segment,
+            stamp=stamp,
+            parts=tuple(part if isinstance(part, str) else len(part) for part in parts),
+            trace_parent=current_trace_parent(),
+        )
+        blocks = b"".join(part for part in parts if isinstance(part, bytes))
+        packet = await self._exchange("merge_batch", segment, request, blocks)
+        return _expect(_message_of(packet), BatchMerged).end
 
     async def delete_segment(self, segment: str, stamp: Stamp) -> None:
         """See `SegmentStores.delete_segment`."""

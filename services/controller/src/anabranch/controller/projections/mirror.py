@@ -173,6 +173,8 @@ class Mirror:
         if kind is None:
             self.transactions.fold_gate(message)
             return Fold(message.subject, point)
+        if kind is TRANSACTIONS and self.transactions.slots.has_ended(message.subject):
+            return Fold(message.subject, point)
         change = self._families[kind].fold(message)
         react = self._reactions.get(kind.name)
         consequences = NO_CONSEQUENCES if react is None else react(message, change)

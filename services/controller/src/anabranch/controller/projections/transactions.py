@@ -42,12 +42,14 @@ _OPEN_GATE = GateState()
 
 @dataclass(slots=True)
 class _OfStream:
-    """Subjects of one stream's transactions; `committing` with their places in the commit order."""
+    """Subjects of one stream's transactions; `committing` with their places in the commit order.
+    `carried_size`: the bytes of the blocks that they carry."""
 
     all: set[str] = field(default_factory=set)
     decided: set[str] = field(default_factory=set)
     committing: dict[str, int] = field(default_factory=dict)
     aborted: set[str] = field(default_factory=set)
+    carried_size: int = 0
 
 
 _NONE = _OfStream()
@@ -63,6 +65,8 @@ class TransactionMirror:
         self.applications = applications
         self.tally = TransactionTally()
         self.slots = TransactionSlots()
+        self.carried_size = 0
+        """The bytes of all blocks that known transactions carry."""
         self._by_stream: dict[tuple[StreamRef, int], _OfStream] = {}
         self._gates: dict[str, GateState | None] = {}
         self._waiters: dict[str, asyncio.Event] = {}
@@ -74,16 +78,21 @@ class TransactionMirror:
         """Note a folded message of a transaction. `change` is (before, after), or None if
         unreadable.
         """
-        self.slots.keep(message.subject)
         self._announce(message.subject)
         if change is None:
+            self.slots.keep(message.subject)
             self.tally.forget(message.subject)
             return
         before, after = change
         self.tally.keep(message.subject, after, message.stored_ms)
         assert after.ref is not None
+        gate = transaction_gate(after.ref, after.incarnation) if after.blocks else ""
+        self.slots.keep(message.subject, gate)
         of = self._by_stream.setdefault((after.ref, after.incarnation), _OfStream())
         of.all.add(message.subject)
+        if after.blocks and not before.blocks:
+            of.carried_size += after.carried_size
+            self.carried_size += after.carried_size
         if after.status is not TransactionState.COMMITTING:
             of.committing.pop(message.subject, None)
         elif before.status is not TransactionState.COMMITTING:
@@ -97,6 +106,7 @@ class TransactionMirror:
         """Fold a message of a stream's gate; ignore others."""
         if kind_of_subject(message.subject) != GATES:
             return
+        self.slots.moved(message.subject)
         try:
             known = self._gates.get(message.subject) or _OPEN_GATE
             self._gates[message.subject] = gate_after([message], known)
@@ -133,7 +143,8 @@ class TransactionMirror:
         """Drop a transaction that does not exist any more, or never did."""
         loaded = self.family.forget(subject)
         self.tally.forget(subject)
-        self.slots.forget(subject)
+        is_carried = loaded is not None and bool(loaded.state.blocks)
+        self.slots.forget(subject, is_carried=is_carried)
         self._unsure.discard(subject)
         self._announce(subject)
         if loaded is None:
@@ -145,6 +156,8 @@ class TransactionMirror:
         of.decided.discard(subject)
         of.committing.pop(subject, None)
         of.aborted.discard(subject)
+        of.carried_size -= loaded.state.carried_size
+        self.carried_size -= loaded.state.carried_size
         if not of.all:
             del self._by_stream[key]
 
@@ -188,6 +201,10 @@ class TransactionMirror:
     def count(self, stream: StreamRef, incarnation: int) -> int:
         """The number of the stream's known transactions."""
         return len(self._by_stream.get((stream, incarnation), _NONE).all)
+
+    def carried_size_of(self, stream: StreamRef, incarnation: int) -> int:
+        """The bytes of the blocks that the stream's known transactions carry."""
+        return self._by_stream.get((stream, incarnation), _NONE).carried_size
 
     def listed(self, stream: StreamRef, incarnation: int) -> Sequence[Loaded[Transaction]]:
         """The stream's known transactions, those to be committed first, in commit order. Raises

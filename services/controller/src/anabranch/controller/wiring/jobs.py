@@ -126,6 +126,7 @@ def build_jobs(
         purge,
         buckets.owns_shard,
         around.clock,
+        move=context.gates.move,
         containment=around.containment,
     )
     exporter = _exporter(around, mirror, context)

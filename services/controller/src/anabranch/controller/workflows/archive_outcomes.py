@@ -17,6 +17,7 @@ from anabranch.common.eventsourcing.repository import Loaded
 from anabranch.controller.domain.stream.commits import (
     OUTCOME_CHUNKS_MAX,
     OUTCOMES_PER_CHUNK,
+    REMEMBERED_MS_MIN,
     OutcomeChunk,
 )
 from anabranch.controller.domain.stream.events import StreamEvent, StreamOutcomesArchived
@@ -28,8 +29,7 @@ async def archive_outcomes(context: WorkContext, loaded: Loaded[Stream]) -> Stre
     """Write the next chunk, and delete the expired ones."""
     stream = loaded.state
     await context.outcomes.archive(stream, stream.outcomes[:OUTCOMES_PER_CHUNK])
-    kept_since_ms = context.clock.now_ms() - context.outcomes_kept_ms
-    given_up = _given_up(stream.outcome_chunks, kept_since_ms)
+    given_up = _given_up(stream.outcome_chunks, context.clock.now_ms(), context.outcomes_kept_ms)
     await context.outcomes.forget(stream, [each.chunk for each in given_up])
     last = stream.outcome_chunks[-1].chunk if stream.outcome_chunks else -1
     return StreamOutcomesArchived(
@@ -39,12 +39,14 @@ async def archive_outcomes(context: WorkContext, loaded: Loaded[Stream]) -> Stre
     )
 
 
-def _given_up(chunks: Sequence[OutcomeChunk], kept_since_ms: int) -> Sequence[OutcomeChunk]:
-    """The oldest chunks, as far as they are too old or too many; never the last one."""
+def _given_up(chunks: Sequence[OutcomeChunk], now_ms: int, kept_ms: int) -> Sequence[OutcomeChunk]:
+    """The oldest chunks, as far as they are too old or too many; never the last one, and none that
+    late copies of carried transactions may need."""
     found: list[OutcomeChunk] = []
     for position, chunk in enumerate(chunks[:-1]):
         is_excess = len(chunks) - position >= OUTCOME_CHUNKS_MAX
-        if not is_excess and chunk.ended_ms >= kept_since_ms:
+        kept_for_ms = REMEMBERED_MS_MIN if is_excess else max(kept_ms, REMEMBERED_MS_MIN)
+        if chunk.ended_ms >= now_ms - kept_for_ms:
             break
         found.append(chunk)
     return found

@@ -11,7 +11,12 @@ created, and those of the first hold the batch and are sealed, before readers an
 them. This is stored before the current segments are sealed, because a client that meets their end
 asks for the successors. The transactions' epoch is never open to writers.
 
-Idempotent: a store merges a source once, and answers a repeated request with its place. Segments
+A batch in which a transaction carries its events has one request for each segment, which has the
+blocks and the names of the sources in batch order (ADR 19). A message never changes, so every
+repetition has the same blocks.
+
+Idempotent: a store merges a source once, and answers a repeated request with its place; it knows a
+batch with blocks by the stamp, which a segment gets only with the batch. Segments
 are created and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the
 batch is pending, no other intent of the stream begins, so the epochs that it was merged into stay.
 If a controller finds no message of a transaction any more, another one was faster: the batch has
@@ -22,11 +27,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from anabranch.common.contracts.subjects import transaction_events
-from anabranch.common.errors import AnabranchError
+from anabranch.common.errors import (
+    AnabranchError,
+    OutcomeUnknown,
+    StaleRequest,
+    WrongExpectedSequence,
+)
+from anabranch.common.eventsourcing.message import BATCH_COUNT_MAX
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import SegmentId, number_of, segment_name
+from anabranch.common.model.names import SegmentId, number_of, segment_id, segment_name
 from anabranch.common.model.stream import SegmentOffset, SegmentRange, StreamCut
 from anabranch.common.model.transaction import TransactionState
+from anabranch.common.wire.messages import Stamp
 from anabranch.common.workflow.bounded import for_each
 from anabranch.common.workflow.waiting import StillWaiting
 from anabranch.controller.domain.kinds import TRANSACTIONS
@@ -47,7 +59,11 @@ from anabranch.controller.domain.stream.intents import CommitPlan
 from anabranch.controller.domain.stream.state import Stream, StreamStep
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.events import TransactionEvent
-from anabranch.controller.domain.transaction.segments import dropped_of, sources_of
+from anabranch.controller.domain.transaction.segments import (
+    dropped_of,
+    merged_parts,
+    sources_of,
+)
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.workflows.context import (
     SEGMENT_REQUESTS_MAX,
@@ -59,7 +75,9 @@ from anabranch.controller.workflows.context import (
 MERGE_SOURCES_MAX = 1_000
 MERGE_NAMES_SIZE_BYTES_MAX = 32 * 1024
 """The size of the sources' names in one request: it and its answer must fit in packets."""
-DECISIONS_AT_ONCE_MAX = 32
+NUMBER_MAX = 2**31 - 1
+"""The segment number with the longest name."""
+DECISIONS_AT_ONCE_MAX = 8
 ABORTS_NOTED_MAX = 400
 """The number of aborts in one event."""
 
@@ -73,7 +91,7 @@ async def start_commit(context: WorkContext, loaded: Loaded[Stream]) -> StreamEv
     stream = loaded.state
     history = await context.histories.of(stream)
     found = [
-        Committing(each.state.transaction_id, each.state.stream_epoch, _source_count(each.state))
+        _committing(each.state)
         for each in await _decided(context, loaded)
         if each.state.status is TransactionState.COMMITTING
     ]
@@ -115,13 +133,26 @@ async def make_rolled_segments(context: WorkContext, loaded: Loaded[Stream]) -> 
     taken = commits.duplicates(original, stream.stream_epoch + 1)
     renewed = commits.duplicates(stream.segments, stream.stream_epoch + 2)
 
-    async def create(segment: str) -> None:
+    async def take(segment: str) -> None:
+        # If the segment has a higher stamp, the batch was merged into it, or the next request is
+        # refused as well.
+        with suppress(StaleRequest):
+            await context.stores.create_segment(segment, _before(stamp))
+
+    async def renew(segment: str) -> None:
         await context.stores.create_segment(segment, stamp)
 
-    await for_each(_names(stream, (*taken, *renewed)), SEGMENT_REQUESTS_MAX, create)
+    await for_each(_names(stream, taken), SEGMENT_REQUESTS_MAX, take)
+    await for_each(_names(stream, renewed), SEGMENT_REQUESTS_MAX, renew)
     await _merge(context, loaded, await _batch(context, loaded), taken)
     lengths = await seal_all(context, _names(stream, taken), stamp)
     return StreamRollMade(taken=_planned(taken), lengths=lengths, renewed=_planned(renewed))
+
+
+def _before(stamp: Stamp) -> Stamp:
+    """The stamp under which the segments of a batch are created: a store must not take a segment
+    that is only created for one that has the batch."""
+    return Stamp(stamp.incarnation, stamp.revision - 1)
 
 
 async def seal_before_roll(context: WorkContext, loaded: Loaded[Stream]) -> StreamEvent:
@@ -152,22 +183,36 @@ async def _finish(
     cut: StreamCut,
     ends: Sequence[int],
 ) -> StreamEvent:
-    """After the merge: delete invalid parts, note the times, and record each commit."""
+    """After the merge: delete invalid parts, note the times, and record each commit, many at once
+    if no other controller records them too."""
     await _drop_parts(context, loaded, batch)
     await _note_times(context, loaded.state, batch, cut)
-    now_ms = context.clock.now_ms()
+    now_ms, repository = context.clock.now_ms(), context.repositories[TRANSACTIONS]
 
     def committed(found: Loaded[Transaction]) -> Sequence[TransactionEvent]:
         # It was known before its outcome, or purged after another controller did all of this.
         is_seen = found.state.status in (TransactionState.COMMITTING, TransactionState.COMMITTED)
         return decide.committed(found.state, now_ms) if is_seen else ()
 
-    async def commit(transaction: Transaction) -> None:
-        subject = _subject(loaded.state, transaction.transaction_id)
-        after = await context.repositories[TRANSACTIONS].transact(subject, committed)
-        assert not after.state.is_open, "a batch has only what is to be committed"
+    async def commit(some: Sequence[str]) -> None:
+        found = [repository.known(subject) for subject in some]
+        decisions = [
+            (each, decide.committed(each.state, now_ms))
+            for each in found
+            if each is not None and each.state.status is TransactionState.COMMITTING
+        ]
+        if len(decisions) == len(some) > 1:
+            with suppress(WrongExpectedSequence, OutcomeUnknown):
+                await repository.append_all(decisions)
+                return
+        for subject in some:
+            after = await repository.transact(subject, committed)
+            assert not after.state.is_open, "a batch has only what is to be committed"
 
-    await for_each(batch, DECISIONS_AT_ONCE_MAX, commit)
+    subjects = [_subject(loaded.state, each.transaction_id) for each in batch]
+    places = range(0, len(subjects), BATCH_COUNT_MAX)
+    together = [subjects[at : at + BATCH_COUNT_MAX] for at in places]
+    await for_each(together, DECISIONS_AT_ONCE_MAX, commit)
     return StreamCommitFinished(
         ends=tuple(ends), aborted=await _aborted(context, loaded), at_ms=now_ms
     )
@@ -190,14 +235,17 @@ async def _merge(
 
     async def merge(target: SegmentRange) -> None:
         number = number_of(target.segment_id)
-        sources = [
-            source
+        parts = [
+            part
             for transaction in batch
-            for source in sources_of(transaction, parents.of(transaction.stream_epoch, number))
+            for part in merged_parts(transaction, parents.of(transaction.stream_epoch, number))
         ]
         (name,) = _names(stream, [target])
         ends[target.segment_id] = 0
-        for some in _requests(sources):
+        if any(isinstance(part, bytes) for part in parts):
+            ends[target.segment_id] = await context.stores.merge_batch(name, parts, stamp)
+            return
+        for some in _requests([part for part in parts if isinstance(part, str)]):
             ends[target.segment_id] = await context.stores.merge_segments(name, some, stamp)
 
     await for_each(targets, SEGMENT_REQUESTS_MAX, merge)
@@ -302,8 +350,16 @@ async def _decided(context: WorkContext, loaded: Loaded[Stream]) -> Sequence[Loa
     return await context.listing.decided_at(stream.ref, stream.incarnation, loaded.sequence)
 
 
-def _source_count(transaction: Transaction) -> int:
-    return len(transaction.committed_parts) if transaction.has_parts else 1
+def _committing(transaction: Transaction) -> Committing:
+    if transaction.blocks:
+        size = transaction.carried_size
+        return Committing(transaction.transaction_id, transaction.stream_epoch, size=size)
+    sources = len(transaction.committed_parts) if transaction.has_parts else 1
+    names = sources_of(transaction, segment_id(transaction.stream_epoch, NUMBER_MAX))
+    return Committing(
+        transaction.transaction_id, transaction.stream_epoch, sources,
+        names_size=sum(map(len, names)),
+    )  # fmt: skip
 
 
 def _plan(stream: Stream) -> CommitPlan:

@@ -25,6 +25,7 @@ from anabranch.common.wire.messages import (
     AppendOnce,
     AppendTogether,
     CreateTransient,
+    MergeBatch,
     Message,
     ReadSegment,
     SetupAppend,
@@ -96,7 +97,7 @@ class PacketDesk:
         if isinstance(message, SetupAppend):
             setup_without_session(self._control.store, message, deliver)
             return
-        if isinstance(message, AppendOnce | AppendTogether) and self._throttle.paused:
+        if isinstance(message, AppendOnce | AppendTogether | MergeBatch) and self._throttle.paused:
             raise Overloaded("the store accepts no appends at the moment")
         self._control.ask(message, deliver, Given(payload))
 

@@ -34,20 +34,31 @@ from anabranch.controller.domain.stream.rows import reading
 BATCH_MAX = 100
 SOURCES_MAX = 1_000
 """Segments that a batch of several transactions may merge into one segment."""
+CARRIED_SIZE_BYTES_MAX = 256 * 1024
+NAMES_SIZE_BYTES_MAX = 32 * 1024
+"""Blocks, and names of sources for one segment, of a batch that carries blocks: the batch has one
+request for each segment."""
 OUTCOMES_KEPT = 500
 OUTCOMES_PER_CHUNK = 500
 OUTCOME_CHUNKS_MAX = 400
-"""Per stream; beyond it the oldest are deleted even if they have not expired."""
+"""Per stream; beyond it the oldest are deleted even if they have not expired, but not before
+`REMEMBERED_MS_MIN`."""
+REMEMBERED_MS_MIN = 300_000
+"""An outcome is remembered for so long in any case, so that a late copy of a carried transaction
+finds it: far longer than its id is in time (`CARRIED_AGE_MS_MAX`)."""
 
 
 class Committing(NamedTuple):
     """A transaction that is to be committed. `sources`: the number of its segments that are merged
-    into each segment of the stream.
+    into each segment of the stream. `size`: the bytes of the blocks that it carries; `names_size`:
+    the bytes of the sources' names for one segment.
     """
 
     transaction_id: str
     stream_epoch: int
     sources: int = 1
+    size: int = 0
+    names_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +124,23 @@ def next_batch(
     `reference_of(stream epoch)` is its reference epoch. The batch is empty only if they are.
     """
     batch: list[Committing] = []
-    sources = 0
+    sources = size = names_size = 0
     for found in committing[:BATCH_MAX]:
         is_other = batch and reference_of(found.stream_epoch) != reference_of(batch[0].stream_epoch)
-        if is_other or (batch and sources + found.sources > SOURCES_MAX):
+        sources += found.sources
+        size += found.size
+        names_size += found.names_size
+        if batch and (is_other or not _fit(sources, size, names_size)):
             break
         batch.append(found)
-        sources += found.sources
     return batch
+
+
+def _fit(sources: int, size: int, names_size: int) -> bool:
+    """Whether several transactions may be one batch; one that carries blocks fits in a request."""
+    if sources > SOURCES_MAX:
+        return False
+    return not size or (size <= CARRIED_SIZE_BYTES_MAX and names_size <= NAMES_SIZE_BYTES_MAX)
 
 
 def duplicates(segments: Iterable[SegmentRange], stream_epoch: int) -> tuple[SegmentRange, ...]:

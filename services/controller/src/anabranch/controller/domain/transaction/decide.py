@@ -4,11 +4,11 @@ All are idempotent: a repeated decision has no events and succeeds. The caller a
 compare-and-set on the transaction's subject, and decides again if that fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from anabranch.common.contracts.transactions import BeginTransaction
+from anabranch.common.contracts.transactions import BeginTransaction, CommitEvents
 from anabranch.common.errors import (
     AnabranchError,
     InvalidRequest,
@@ -17,7 +17,16 @@ from anabranch.common.errors import (
     TransactionNotFound,
 )
 from anabranch.common.model.topics import is_backing
-from anabranch.common.model.transaction import CLOCK_SKEW_MS, PARTS_MAX, TransactionState
+from anabranch.common.model.transaction import (
+    CARRIED_AGE_MS_MAX,
+    CARRIED_AHEAD_MS_MAX,
+    CARRIED_SIZE_BYTES_MAX,
+    CLOCK_SKEW_MS,
+    PARTS_MAX,
+    TransactionState,
+    drawn_ms,
+)
+from anabranch.common.wire.whole_block import check_carried_block
 from anabranch.controller.domain.transaction import deadlines
 from anabranch.controller.domain.transaction.events import (
     AbortReason,
@@ -29,6 +38,7 @@ from anabranch.controller.domain.transaction.events import (
     TransactionOpened,
     TransactionPartAdded,
     TransactionPinged,
+    TransactionSubmitted,
 )
 from anabranch.controller.domain.transaction.state import Transaction
 
@@ -65,8 +75,7 @@ def opened(asked: BeginTransaction, at: Opening) -> TransactionOpened:
     Topics have no transactions, because a commit after a change of the epoch would give their
     partitions other segments.
     """
-    if is_backing(asked.stream):
-        raise InvalidRequest("topics have no transactions", stream=f"{asked.scope}/{asked.stream}")
+    _refuse_topic(asked.scope, asked.stream)
     lease_ms = deadlines.check_lease(asked.lease_ms)
     limit_ms = deadlines.execution_limit(asked.execution_ms_max, lease_ms)
     return TransactionOpened(
@@ -83,6 +92,62 @@ def opened(asked: BeginTransaction, at: Opening) -> TransactionOpened:
         has_parts=asked.parts,
         key=asked.key,
     )
+
+
+def submitted(
+    asked: CommitEvents, known: Collection[int], at: Opening
+) -> Sequence[TransactionEvent]:
+    """The only event of a carried transaction before its end. `known`: the ids of the segments of
+    the epoch that the request names.
+
+    Every store must be able to append each block, because nothing can refuse it later. Raises
+    InvalidRequest, EventTooLarge, CorruptBlock, MalformedBlock, FormatTooNew.
+    """
+    _refuse_topic(asked.scope, asked.stream)
+    named = {each.segment_id for each in asked.blocks}
+    if len(named) < len(asked.blocks) or not named <= set(known):
+        raise InvalidRequest(
+            "the blocks of a transaction are for segments of its epoch, each named once",
+            transaction=asked.transaction_id,
+            segments=len(asked.blocks),
+        )
+    size = sum(len(each.block) for each in asked.blocks)
+    if size > CARRIED_SIZE_BYTES_MAX:
+        raise InvalidRequest(
+            "the blocks of the transaction are over the limit",
+            remedy="write the events in a transaction that is begun",
+            size=size,
+            limit=CARRIED_SIZE_BYTES_MAX,
+        )
+    for each in asked.blocks:
+        check_carried_block(each.block)
+    return (
+        TransactionSubmitted(
+            scope=asked.scope,
+            stream=asked.stream,
+            incarnation=at.incarnation,
+            transaction_id=at.transaction_id,
+            stream_epoch=at.stream_epoch,
+            writer=asked.writer,
+            at_ms=at.now_ms,
+            blocks=asked.blocks,
+        ),
+    )
+
+
+def is_in_time(transaction: str, now_ms: int) -> bool:
+    """Whether an id that the stream does not know may be submitted.
+
+    A stream remembers outcomes for longer than ids are in time, so an id that is in time and
+    unknown was never submitted.
+    """
+    age_ms = now_ms - drawn_ms(transaction)
+    return -CARRIED_AHEAD_MS_MAX <= age_ms <= CARRIED_AGE_MS_MAX
+
+
+def _refuse_topic(scope: str, stream: str) -> None:
+    if is_backing(stream):
+        raise InvalidRequest("topics have no transactions", stream=f"{scope}/{stream}")
 
 
 def ping(txn: Transaction, lease_ms: int | None, now_ms: int) -> PingDecision:

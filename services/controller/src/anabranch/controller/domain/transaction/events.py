@@ -1,7 +1,8 @@
 """The facts of a transaction's life. Past tense, tagged, numbered; old ones stay readable.
 
-`TransactionCommitting` and `TransactionAborting` are the outcome; the final event follows when the
-work is done. Transactions commit in the order of their `TransactionCommitting` in the shard.
+`TransactionCommitting`, `TransactionSubmitted` and `TransactionAborting` are the outcome; the final
+event follows when the work is done. Transactions commit in the order in which they became
+COMMITTING in the shard.
 """
 
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from anabranch.common.contracts.base import Contract
-from anabranch.common.contracts.transactions import TransactionKey
+from anabranch.common.contracts.transactions import CarriedBlock, TransactionKey
 
 AbortReason = Literal["asked", "expired", "sealing", "replaced"]
 """A caller requested it, no ping came in time, its stream takes no more, or another transaction has
@@ -34,6 +35,23 @@ class TransactionOpened(Contract):
     deadline_ms: int
     has_parts: bool
     key: TransactionKey | None = None
+
+
+class TransactionSubmitted(Contract):
+    """It began and is committed, irrevocably, with these events: one block for each named segment
+    of `stream_epoch`, in the order of the request.
+    """
+
+    kind: Literal["transaction_submitted"] = "transaction_submitted"
+    schema_number: Literal[1] = 1
+    scope: str
+    stream: str
+    incarnation: int
+    transaction_id: str
+    stream_epoch: int
+    writer: str
+    at_ms: int
+    blocks: tuple[CarriedBlock, ...]
 
 
 class TransactionPinged(Contract):
@@ -93,6 +111,7 @@ class TransactionAborted(Contract):
 
 TransactionEvent = Annotated[
     TransactionOpened
+    | TransactionSubmitted
     | TransactionPinged
     | TransactionPartAdded
     | TransactionCommitting

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from anabranch.common.eventsourcing.aggregate import Aggregate
 from anabranch.common.model.transaction import (
+    CARRIED_SIZE_BYTES_MAX,
     EXECUTION_MS_MAX,
     PARTS_MAX,
     TransactionState,
@@ -21,7 +22,10 @@ def check(before: Transaction, after: Transaction) -> None:
     assert (before.status, after.status) in MACHINE.moves, "TXN-1: moves only as its table says"
     if before.status is not None:
         assert _beginning(before) == _beginning(after), "TXN-2: what it began as stays"
-    _check_times(before, after)
+    if after.blocks:
+        _check_carried(after)
+    else:
+        _check_times(before, after)
     _check_parts(before, after)
     _check_outcome(before, after)
 
@@ -29,8 +33,19 @@ def check(before: Transaction, after: Transaction) -> None:
 def _beginning(txn: Transaction) -> tuple[object, ...]:
     return (
         (txn.ref, txn.incarnation, txn.transaction_id, txn.stream_epoch, txn.key),
-        (txn.writer, txn.opened_ms, txn.lease_ms, txn.execution_ms_max, txn.has_parts),
+        (txn.writer, txn.opened_ms, txn.lease_ms, txn.execution_ms_max, txn.has_parts, txn.blocks),
     )
+
+
+def _check_carried(txn: Transaction) -> None:
+    segments = {each.segment_id for each in txn.blocks}
+    assert len(segments) == len(txn.blocks), "TXN-8: it carries one block for a segment"
+    assert txn.carried_size <= CARRIED_SIZE_BYTES_MAX, "TXN-8: its blocks are bounded"
+    assert txn.status in (TransactionState.COMMITTING, TransactionState.COMMITTED), (
+        "TXN-8: it is committed from its first message on"
+    )
+    has_lease = txn.lease_ms or txn.deadline_ms or txn.execution_ms_max
+    assert not has_lease, "TXN-8: it has no lease"
 
 
 def _check_times(before: Transaction, after: Transaction) -> None:

@@ -31,8 +31,18 @@ def all_segments_of(txn: Transaction, epoch_segments: Sequence[SegmentRange]) ->
             yield beside(txn, segment.segment_id, part)
 
 
+def merged_parts(txn: Transaction, parent: SegmentId) -> Sequence[str | bytes]:
+    """The parts of a batch that the parent, or its duplicate, gets from the transaction: the names
+    of segments, or the block that the commit carried.
+    """
+    if not txn.blocks:
+        return sources_of(txn, parent)
+    return [each.block for each in txn.blocks if each.segment_id == parent]
+
+
 def sources_of(txn: Transaction, parent: SegmentId) -> list[str]:
     """The segments to merge into the parent, or into its duplicate, in that order."""
+    assert not txn.blocks, "a carried transaction has no segments"
     return [beside(txn, parent, part) for part in _parts(txn, txn.committed_parts)]
 
 

@@ -2,12 +2,13 @@
 
 The table is `MACHINE`.
 
-Leaving OPEN is the outcome: one append decides it, by compare-and-set on the transaction's subject.
-The work after an abort is the transaction's own. The work after a commit is the stream's, because
-it takes turns with its scales, truncations and seal.
+Leaving OPEN is the outcome, and so is the submission of a carried transaction: one append decides
+it. The condition is on the transaction's subject, or, for a submission, on the stream's gate. The
+work after an abort is the transaction's own. The work after a commit is the stream's, because it
+takes turns with its scales, truncations and seal.
 
 A controller holds tens of thousands of transactions. Values that many have in common (names,
-labels) are therefore one object, and only parts are in containers.
+labels) are therefore one object, and only parts and blocks are in containers.
 """
 
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, NamedTuple, assert_never
 
+from anabranch.common.contracts.base import Base64
 from anabranch.common.contracts.transactions import TransactionKey
 from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.transaction import TransactionState
@@ -27,6 +29,13 @@ class TransactionStep(StrEnum):
     """The steps of a transaction's workflow."""
 
     DELETE_SEGMENTS = "delete_segments"
+
+
+class Carried(NamedTuple):
+    """The block of a carried transaction for one segment of its epoch."""
+
+    segment_id: int
+    block: Base64
 
 
 class ApplicationVersion(NamedTuple):
@@ -54,6 +63,7 @@ class Transaction:
     committed_parts      the valid parts, in merge order
     key                  the application's version that it commits, if any
     writer_id, timestamp_ms  the mark to note at the commit; "" and None without one
+    blocks               the events, if its commit carried them: it has no lease and no segments
     abort_reason         the reason of the abort; "" if it is not aborted
 
     Invariants: `committed_parts` is a subset of `parts`; `deadline_ms` is at most `opened_ms` +
@@ -78,12 +88,18 @@ class Transaction:
     writer_id: str = ""
     timestamp_ms: int | None = None
     ended_ms: int = 0
+    blocks: tuple[Carried, ...] = ()
     abort_reason: AbortReason | Literal[""] = ""
 
     @property
     def is_open(self) -> bool:
         """Whether it has no outcome yet."""
         return self.status is TransactionState.OPEN
+
+    @property
+    def carried_size(self) -> int:
+        """The bytes of its blocks; 0 unless its commit carried its events."""
+        return sum(len(each.block) for each in self.blocks)
 
     @property
     def outcome(self) -> str:
@@ -102,6 +118,7 @@ _ABORTING = TransactionState.ABORTING
 
 MACHINE: Machine[TransactionState] = Machine(
     Row(events.TransactionOpened, (None,), _OPEN, ("",)),
+    Row(events.TransactionSubmitted, (None,), _COMMITTING, ("",)),
     Row(events.TransactionPinged, (_OPEN,), None, ("",)),
     Row(events.TransactionPartAdded, (_OPEN,), None, ("",)),
     Row(events.TransactionCommitting, (_OPEN,), _COMMITTING, ("",)),  # the stream does the rest
@@ -122,6 +139,8 @@ def _evolved(txn: Transaction, event: TransactionEvent) -> Transaction:
     match event:
         case events.TransactionOpened():
             return _opened(event)
+        case events.TransactionSubmitted():
+            return _submitted(event)
         case events.TransactionPinged():
             return replace(txn, deadline_ms=event.deadline_ms)
         case events.TransactionPartAdded():
@@ -145,7 +164,7 @@ def _evolved(txn: Transaction, event: TransactionEvent) -> Transaction:
 
 def _opened(event: events.TransactionOpened) -> Transaction:
     return Transaction(
-        ref=StreamRef(ScopeName(sys.intern(event.scope)), StreamName(sys.intern(event.stream))),
+        ref=_ref(event.scope, event.stream),
         incarnation=event.incarnation,
         transaction_id=event.transaction_id,
         stream_epoch=event.stream_epoch,
@@ -157,6 +176,22 @@ def _opened(event: events.TransactionOpened) -> Transaction:
         has_parts=event.has_parts,
         key=_key(event.key),
     )
+
+
+def _submitted(event: events.TransactionSubmitted) -> Transaction:
+    return Transaction(
+        ref=_ref(event.scope, event.stream),
+        incarnation=event.incarnation,
+        transaction_id=event.transaction_id,
+        stream_epoch=event.stream_epoch,
+        writer=sys.intern(event.writer),
+        opened_ms=event.at_ms,
+        blocks=tuple(Carried(each.segment_id, each.block) for each in event.blocks),
+    )
+
+
+def _ref(scope: str, stream: str) -> StreamRef:
+    return StreamRef(ScopeName(sys.intern(scope)), StreamName(sys.intern(stream)))
 
 
 def _key(key: TransactionKey | None) -> ApplicationVersion | None:

@@ -17,6 +17,7 @@ from anabranch.common.contracts.subjects import (
 from anabranch.common.contracts.transactions import (
     AddTransactionPart,
     BeginTransaction,
+    CommitEvents,
     ResumeTransaction,
     TransactionBegun,
     TransactionQuery,
@@ -66,11 +67,11 @@ async def open_transaction(desk: QueryDesk, query: BeginTransaction) -> Found:
     """
     work = desk.transactions
     for attempt in range(BEGIN_ATTEMPTS_MAX):
-        stream = await _open_stream(desk, query)
-        _require_room(desk, stream)
+        stream = await open_stream(desk, query)
+        require_room(desk, stream)
         ref, incarnation = ref_of(stream), stream.incarnation
         gate = transaction_gate(ref, incarnation)
-        sequence = await _gate_sequence(desk, ref, gate, afresh=attempt > 0)
+        sequence = await gate_sequence(desk, ref, gate, afresh=attempt > 0)
         now_ms = work.clock.now_ms()
         new = transaction_id(now_ms, work.ids.new_bytes())
         event = decide.opened(query, Opening(new, incarnation, stream.stream_epoch, now_ms))
@@ -144,7 +145,7 @@ async def add_part(desk: QueryDesk, query: AddTransactionPart) -> Contract:
     )
 
 
-async def _open_stream(desk: QueryDesk, query: BeginTransaction) -> Stream:
+async def open_stream(desk: QueryDesk, query: BeginTransaction | CommitEvents) -> Stream:
     """The stream, if it takes new transactions.
 
     Raises StreamNotFound, ScopeNotFound, StreamSealed, Busy.
@@ -165,7 +166,8 @@ def _is_sealing(stream: Stream) -> bool:
     return intents.find(stream.intents, IntentKind.SEAL) is not None
 
 
-def _require_room(desk: QueryDesk, stream: Stream) -> None:
+def require_room(desk: QueryDesk, stream: Stream) -> None:
+    """Raises Overloaded if the stream has too many transactions."""
     if desk.mirror.transactions.count(ref_of(stream), stream.incarnation) >= OPEN_MAX:
         raise Overloaded(
             "the stream has reached its maximum of open transactions",
@@ -175,7 +177,7 @@ def _require_room(desk: QueryDesk, stream: Stream) -> None:
         )
 
 
-async def _gate_sequence(desk: QueryDesk, ref: StreamRef, gate: str, *, afresh: bool) -> int:
+async def gate_sequence(desk: QueryDesk, ref: StreamRef, gate: str, *, afresh: bool) -> int:
     """The gate's sequence. Raises StreamSealed only after reading the gate from the store."""
     folded = desk.mirror.transactions.gate(gate)
     if folded is not None and folded.is_open and not afresh:

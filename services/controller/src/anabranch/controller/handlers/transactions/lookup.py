@@ -8,6 +8,7 @@ being deleted after the search: the deletion of a stream deletes the chunks firs
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from anabranch.common.contracts.base import ReadToken
 from anabranch.common.contracts.subjects import transaction_events
@@ -40,6 +41,16 @@ from anabranch.controller.handlers.desk.desk import (
 )
 
 Decide = Callable[[Loaded[Transaction]], Sequence[TransactionEvent]]
+
+
+class AboutTransaction(AboutStream, Protocol):
+    """A query about one transaction; `incarnation` None: of the stream's present one."""
+
+    @property
+    def transaction_id(self) -> str: ...
+
+    @property
+    def incarnation(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ async def find_present(desk: QueryDesk, query: TransactionQuery) -> Found:
     return found if found.state.has_outcome else await find_at_head(desk, query)
 
 
-async def find_at_head(desk: QueryDesk, query: TransactionQuery) -> Found:
+async def find_at_head(desk: QueryDesk, query: AboutTransaction) -> Found:
     """The transaction with everything stored by now. Raises as `find`."""
     stream = (await meant_at_head(desk, query, query.incarnation)).state
     ref = ref_of(stream)

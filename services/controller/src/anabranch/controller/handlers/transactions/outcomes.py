@@ -17,7 +17,6 @@ from anabranch.common.contracts.transactions import (
     AbortTransaction,
     CommitTransaction,
     DescribeTransaction,
-    TransactionQuery,
 )
 from anabranch.common.errors import InvalidRequest, NotFound, Retry, StaleRequest
 from anabranch.common.eventsourcing.repository import Loaded
@@ -29,6 +28,7 @@ from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.transactions.keys import commit_with_key
 from anabranch.controller.handlers.transactions.lookup import (
+    AboutTransaction,
     Found,
     decided,
     described,
@@ -69,7 +69,7 @@ async def commit_transaction(desk: QueryDesk, query: CommitTransaction) -> Contr
         found = await _committed(desk, query, found)
     if found.state in _ABORTS:
         raise ended(found, "cannot be committed")
-    return described(desk, await _awaited(desk, query, found, query.wait_ms))
+    return described(desk, await awaited(desk, query, found, query.wait_ms))
 
 
 async def abort_transaction(desk: QueryDesk, query: AbortTransaction) -> Contract:
@@ -85,7 +85,7 @@ async def abort_transaction(desk: QueryDesk, query: AbortTransaction) -> Contrac
         )
     if found.state in _COMMITS:
         raise ended(found, "cannot be aborted")
-    return described(desk, await _awaited(desk, query, found, query.wait_ms))
+    return described(desk, await awaited(desk, query, found, query.wait_ms))
 
 
 async def _with_parts(desk: QueryDesk, query: CommitTransaction) -> Found:
@@ -126,7 +126,7 @@ async def _committed(desk: QueryDesk, query: CommitTransaction, found: Found) ->
     return await decided(desk, query, found, commit)
 
 
-async def _awaited(desk: QueryDesk, query: TransactionQuery, found: Found, wait_ms: int) -> Found:
+async def awaited(desk: QueryDesk, query: AboutTransaction, found: Found, wait_ms: int) -> Found:
     """The transaction once it has ended, or as it is after `wait_ms`; at once if too many wait."""
     waiting = desk.transactions.waiting
     if not wait_ms or found.state.has_ended or not waiting.enter():
@@ -141,7 +141,7 @@ async def _awaited(desk: QueryDesk, query: TransactionQuery, found: Found, wait_
         waiting.leave()
 
 
-async def _ended(desk: QueryDesk, query: TransactionQuery, found: Found) -> Found:
+async def _ended(desk: QueryDesk, query: AboutTransaction, found: Found) -> Found:
     """The transaction once it has ended. If the mirror dropped it, the stream has its outcome."""
     subject = found.loaded.subject
     seen = ReadToken(shard=shard_of_subject(subject), sequence=found.loaded.sequence)

@@ -22,6 +22,7 @@ from anabranch.controller.handlers.transactions.begin import (
     begin,
     resume_transaction,
 )
+from anabranch.controller.handlers.transactions.carried import commit_events
 from anabranch.controller.handlers.transactions.keys import application_at_head, begin_with_key
 from anabranch.controller.handlers.transactions.lookup import Found, require_complete
 from anabranch.controller.handlers.transactions.outcomes import (
@@ -142,6 +143,7 @@ ACTIONS: Table = {
     "add_transaction_part": (asked.AddTransactionPart, add_part),
     "ping_transactions": (asked.PingTransactions, ping_transactions),
     "commit_transaction": (asked.CommitTransaction, commit_transaction),
+    "commit_events": (asked.CommitEvents, commit_events),
     "abort_transaction": (asked.AbortTransaction, abort_transaction),
     "forget_application": (asked.ForgetApplication, forget_application),
 }

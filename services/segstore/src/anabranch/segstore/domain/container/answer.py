@@ -38,6 +38,7 @@ from anabranch.common.wire.messages import (
     LocateEvent,
     LocateOffset,
     LocateTime,
+    MergeBatch,
     MergeSegments,
     OffsetLocated,
     Request,
@@ -52,6 +53,7 @@ from anabranch.common.wire.messages import (
 )
 from anabranch.common.wire.requests import GROUP_SEGMENTS_MAX, LENGTHS_SEGMENTS_MAX
 from anabranch.segstore.domain.container.attributes import ATTRIBUTES_MAX
+from anabranch.segstore.domain.container.batch import answer_merge_batch
 from anabranch.segstore.domain.container.circumstances import (
     Answer,
     Circumstances,
@@ -305,6 +307,11 @@ def _with_sources(request: MergeSegments) -> tuple[str, ...]:
     return (request.segment, *request.sources[:MERGE_SOURCES_MAX])
 
 
+def _with_parts(request: MergeBatch) -> tuple[str, ...]:
+    names = (part for part in request.parts[:MERGE_SOURCES_MAX] if isinstance(part, str))
+    return (request.segment, *names)
+
+
 def _with_places(request: AppendTogether) -> tuple[str, ...]:
     places = request.places[:GROUP_SEGMENTS_MAX]
     return (request.segment, *(place.segment for place in places))
@@ -333,6 +340,7 @@ VERBS: Mapping[type[Request], Verb[Request]] = dict(
         _row(TruncateSegment, "truncate segment", answer_truncate),
         _row(CheckTruncation, "check truncation", answer_check),
         _row(MergeSegments, "merge segments", answer_merge, names=_with_sources),
+        _row(MergeBatch, "merge batch", answer_merge_batch, names=_with_parts),
         _row(UpdateAttributes, "update attributes", answer_update),
         _row(AppendOnce, "append", answer_append_once),
         _row(ConditionalAppend, "append", answer_append_once),

@@ -19,9 +19,13 @@ from anabranch.segstore.domain.table.tail import Findings
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Appends to different segments that one frame of the log must hold, in this order."""
+    """Operations that one frame of the log must hold, in this order; some of them are appends."""
 
-    appends: tuple[AppendOperation, ...]
+    operations: tuple[Operation, ...]
+
+    @property
+    def appends(self) -> tuple[AppendOperation, ...]:
+        return tuple(each for each in self.operations if isinstance(each, AppendOperation))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from anabranch.common.errors import (
-    CorruptBlock,
     EventGap,
     EventTooLarge,
     InvalidName,
@@ -52,16 +51,7 @@ from anabranch.common.model.names import (
     transient_parent,
 )
 from anabranch.common.tier2.state import SegmentState, Tombstone
-from anabranch.common.wire.block import (
-    BLOCK_SIZE_BYTES_MAX,
-    EVENT_SIZE_BYTES_MAX,
-    FLAG_TABLE,
-    HEADER_SIZE_BYTES,
-    BlockHeader,
-    events_in,
-    verify_block,
-)
-from anabranch.common.wire.contents import check_contents
+from anabranch.common.wire.block import BLOCK_SIZE_BYTES_MAX, events_in
 from anabranch.common.wire.messages import (
     NO_DECISION,
     Append,
@@ -71,6 +61,7 @@ from anabranch.common.wire.messages import (
     TruncateSegment,
     UpdateAttributes,
 )
+from anabranch.common.wire.whole_block import check_one_block, events_numbered
 from anabranch.segstore.domain.container.attributes import AttributeChange, change_attributes
 from anabranch.segstore.domain.container.operations import (
     WRITER_ID_SIZE_BYTES,
@@ -342,19 +333,8 @@ def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
 
 
 def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
-    header = verify_block(payload)
-    if header.size != len(payload):
-        raise CorruptBlock(
-            "the payload of an append is not exactly one block",
-            size=len(payload),
-            block=header.size,
-        )
-    if header.flags & FLAG_TABLE:
-        raise InvalidRequest("a table block belongs to a table segment", events=header.event_count)
-    if header.payloads_size > EVENT_SIZE_BYTES_MAX:
-        _check_event_sizes(header, payload)
-    check_contents(header, payload)
-    count = 1 if header.is_part else header.event_count
+    header = check_one_block(payload)
+    count = events_numbered(header)
     agrees = (
         count == request.count
         and header.first_event_number == request.first_event_number
@@ -368,13 +348,6 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
             first=request.first_event_number,
             block_first=header.first_event_number,
         )
-
-
-def _check_event_sizes(header: BlockHeader, payload: bytes) -> None:
-    lengths_end = HEADER_SIZE_BYTES + 4 * header.event_count
-    largest = max(memoryview(payload)[HEADER_SIZE_BYTES:lengths_end].cast("I"))
-    if largest > EVENT_SIZE_BYTES_MAX:
-        raise EventTooLarge("an event is over the limit", size=largest, limit=EVENT_SIZE_BYTES_MAX)
 
 
 def check_segment_name(segment: str) -> None:

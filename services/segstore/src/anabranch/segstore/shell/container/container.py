@@ -275,7 +275,7 @@ class Container:
         elif isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
         elif isinstance(decision, Group):
-            self._enqueue_group(decision.appends)
+            self._enqueue_group(decision.operations)
             self.metrics.count_group(decision.appends)
         elif not isinstance(decision, NoChange):
             self._enqueue(decision, self._admission.admit)
