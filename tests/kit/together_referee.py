@@ -81,11 +81,12 @@ class TogetherReferee:
                 key=lambda place: order[place.segment],
             )
             there = [_block(group, place) in blocks[place.segment] for place in places]
-            if there != sorted(there) or any(
-                found and place not in group.forms[-1]
-                for found, place in zip(there, places, strict=True)
+            shown = list(zip(places, there, strict=True))
+            of_last_form = [found for place, found in shown if place in group.forms[-1]]
+            if of_last_form != sorted(of_last_form) or any(
+                found and place not in group.forms[-1] for place, found in shown
             ):
-                stored = {place for place, found in zip(places, there, strict=True) if found}
+                stored = {place for place, found in shown if found}
                 raise HistoryViolation(_torn(group, stored))
 
     def told(self, lengths: Mapping[str, int]) -> None:

@@ -99,7 +99,7 @@ async def test_an_interrupt_ends_it_with_all_that_was_sent_acknowledged(
 
 async def test_the_time_ends_it() -> None:
     async with bench() as b:
-        load, _ = load_of(b, Plan(lambda _: cycle(POOL), 16, 4), seconds=0.01)
+        load, _ = load_of(b, Plan(lambda _: cycle(POOL), 16, 4), seconds=0.3)
         await load.run()
 
     assert load.progress.acknowledged == load.progress.sent > 0
