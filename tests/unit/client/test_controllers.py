@@ -55,7 +55,7 @@ def test_what_changes_something_is_an_action() -> None:
         "undrain_store", "confirm_losses",
         "redrive_parked", "drop_parked", "note_time", "remove_writer", "begin_transaction",
         "resume_transaction", "add_transaction_part", "ping_transactions", "commit_transaction",
-        "abort_transaction", "forget_application",
+        "commit_events", "abort_transaction", "forget_application",
         "create_topic", "delete_topic", "update_topic", "add_partitions", "rebalance_topics",
         "name_consumer", "forget_consumer", "register_spu", "unregister_spu",
         "create_spu_group", "scale_spu_group", "delete_spu_group",

@@ -80,9 +80,6 @@ async def _attempted(desk: QueryDesk, query: CommitEvents) -> Found:
     for attempt in range(BEGIN_ATTEMPTS_MAX):
         stream = (await meant_stream(desk, query, query.incarnation)).state
         gate = transaction_gate(ref_of(stream), stream.incarnation)
-        known = await _known(desk, query, stream)
-        if known is not None:
-            return known
         sequence = await gate_sequence(desk, ref_of(stream), gate, afresh=attempt > 0)
         await desk.mirror.at_least(ReadToken(shard=shard_of_subject(gate), sequence=sequence))
         with suppress(WrongExpectedSequence):
