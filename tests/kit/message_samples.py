@@ -27,7 +27,7 @@ SAMPLES: tuple[m.Message, ...] = (
     m.TruncateSegment(segment=SEGMENT, stamp=STAMP, offset=5),
     m.CheckTruncation(segment=SEGMENT, stamp=STAMP, offset=5),
     m.MergeSegments(segment=SEGMENT, stamp=STAMP, sources=("scope/stream/1.#epoch.0",)),
-    m.MergeBatch(segment=SEGMENT, stamp=STAMP, parts=("scope/stream/0.#epoch.0#transaction.1", 5)),
+    m.MergeBatch(segment=SEGMENT, stamp=STAMP, parts=(f"{SEGMENT}#transaction.{1:032x}", 5)),
     m.UpdateAttributes(
         segment=SEGMENT, stamp=STAMP, client_id=WRITER, request_number=1, updates=(UPDATE,)
     ),
