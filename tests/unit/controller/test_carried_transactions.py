@@ -22,6 +22,7 @@ from anabranch.common.model.transaction import (
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.controller.domain.stream import state as stream_state
 from anabranch.controller.domain.stream.commits import REMEMBERED_MS_MIN
+from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.events import TransactionSubmitted
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.transactions import carried
@@ -141,6 +142,23 @@ async def test_they_are_merged_together_with_those_that_were_begun(world: Transa
     assert sorted(target.blocks) == [0, one + 5]
     assert target.length == 2 * one + 5
     assert await world.status(long) == COMMITTED
+
+
+async def test_commits_that_another_controller_records_at_the_same_time_are_recorded_once(
+    world: TransactionWorld,
+) -> None:
+    for number in (1, 2, 3):
+        await submit(world, number=number, blocks={FIRST: block(b"%d" % number)})
+
+    async def record(_subject: str) -> None:
+        await world.decide(an_id(2), lambda seen: decide.committed(seen, START_MS))
+
+    world.store.before("txn.", record)
+    await world.work()
+    for number in (1, 2, 3):
+        assert await world.status(an_id(number)) == COMMITTED
+        stored = [subject for subject in world.store.appended if an_id(number) in subject]
+        assert len(stored) == 2
 
 
 # --- what is refused ------------------------------------------------------------------------------
