@@ -1,10 +1,13 @@
 """Groups of appends: all of their blocks are stored, or none, and once."""
 
 from collections.abc import Iterator
+from itertools import count
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
 
+from anabranch.common.errors import Defect
 from anabranch.common.wire.messages import (
     AppendedTogether,
     AppendTogether,
@@ -22,6 +25,8 @@ from anabranch.common.wire.requests import (
     LENGTHS_SEGMENTS_MAX,
 )
 from anabranch.segstore.domain.container.decide import Known
+from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.operations import Operation
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.shell.container.topic_storage import TopicStorage
 from anabranch.segstore.shell.memory.residency import ResidencyLimits
@@ -84,6 +89,27 @@ def test_its_blocks_become_durable_in_one_frame_and_visible_together(
     assert driver.take_replies() == [AppendedTogether()]
     assert driver.content(A) + driver.content(B) == payload
     assert len(driver.frames.payloads) == frames + 1
+
+
+def test_a_defect_between_two_of_its_appends_ends_the_container_and_logs_neither(
+    driver: ContainerDriver,
+) -> None:
+    before, payload = made_group({A: (1, [b"waits for the log"])})
+    ask(driver, before, payload)
+    real, calls = SegmentMap.apply, count(1)
+
+    def strike(state: SegmentMap, sequence: int, operation: Operation) -> object:
+        if next(calls) == 2:
+            raise KeyError("nobody expected this")
+        return real(state, sequence, operation)
+
+    request, payload = made_group({B: (1, [b"b"]), C: (1, [b"c"])})
+    with patch.object(SegmentMap, "apply", strike):
+        ask(driver, request, payload)
+    assert isinstance(driver.container.failure, Defect)
+    assert [code_of(each) for each in driver.take_replies()] == ["unavailable"] * 2
+    assert driver.container.take_frame(1 << 20) is None
+    assert driver.throttle.pending == 0
 
 
 def test_it_is_counted_as_its_appends_are(driver: ContainerDriver) -> None:

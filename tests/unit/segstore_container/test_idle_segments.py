@@ -199,7 +199,7 @@ def test_a_live_session_keeps_its_segment_and_its_end_lets_it_go(driver: TieredD
     driver.commit()
     driver.flush()
     assert driver.read_all(ONE).endswith(block)
-    driver.container.end_session(session)
+    driver.container.sessions.end(session)
     driver.info(TWO)
     evict(driver.container)
     assert resident(driver) == {TWO}
@@ -233,7 +233,7 @@ def test_a_flush_counts_as_use_of_what_it_moves(roomy: TieredDriver) -> None:
     session = roomy.setup(ONE)
     roomy.info(TWO)
     roomy.append(session, 1, [b"an event"])
-    roomy.container.end_session(session)
+    roomy.container.sessions.end(session)
     push_one_out(roomy)
     assert resident(roomy) == {ONE, THREE}
 

@@ -87,7 +87,7 @@ class AppendDesk:
         found = self._sessions.pop(number, None)
         if found is not None:
             container, session = found
-            container.end_session(session)
+            container.sessions.end(session)
 
     def close(self) -> None:
         """End all sessions, because the connection is gone."""
@@ -106,7 +106,7 @@ def setup_without_session(store: Store, request: SetupAppend, deliver: Deliver) 
     def set_up() -> None:
         session = container.setup(request, 0, lambda message, _: deliver(message))
         if session is not None:
-            container.end_session(session)
+            container.sessions.end(session)
 
     container.load_first(
         (request.segment,), set_up, lambda error: deliver(failed(error, request.session))

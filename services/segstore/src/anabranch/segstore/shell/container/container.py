@@ -23,6 +23,7 @@ from anabranch.common.wire.messages import (
     SetupAppend,
     failed,
 )
+from anabranch.common.workflow.containment import naming_defects
 from anabranch.segstore.domain.container.answer import VERBS, Sees
 from anabranch.segstore.domain.container.circumstances import (
     NOTHING_GIVEN,
@@ -304,15 +305,12 @@ class Container:
         return self._phase is not Phase.ENDED and name in self._pending.transients
 
     def end_transients(self, names: Iterable[str]) -> None:
-        """Delete the transient segments that still exist, without an answer. If the container is
-        no longer serving, its next opening deletes them."""
+        """Delete transient segments, unless it serves no more: then its next opening does."""
         if not self.serving:
             return
         now_ms = self._around.clock.now_ms()
-        for name in names:
-            if name in self._pending.transients:
-                operation = end_transient(self._pending, name, now_ms)
-                self._enqueue(operation, self._throttle.count)
+        for name in filter(self.has_transient, names):
+            self._enqueue(end_transient(self._pending, name, now_ms), self._throttle.count)
 
     def setup(self, request: SetupAppend, request_id: int, send: Send) -> AppendSession | None:
         """Open an append session → AppendSetup, or None and a Failed reply.
@@ -334,8 +332,8 @@ class Container:
         return session
 
     def _answer(self, message: Message, request_id: int, send: Send) -> None:
-        barrier = self._pending.sequence
-        self._gate.hold(HeldReply(barrier, lambda told: send(told, request_id), message))
+        reply = HeldReply(self._pending.sequence, lambda told: send(told, request_id), message)
+        self._gate.hold(reply)
 
     def append(
         self, session: AppendSession, request_id: int, request: Append, payload: bytes
@@ -379,26 +377,30 @@ class Container:
             return state.length, -1
         return state.length + len(payload), state.event_count + decision.event_count
 
-    def end_session(self, session: AppendSession) -> None:
-        """End the session, because its connection is gone."""
-        self.sessions.end(session)
-
     def _enqueue(self, operation: Operation, admit: Callable[[int], None]) -> None:
         """Give the operation its sequence number and queue it, unless `admit` raises."""
         pending = PendingOperation(self._pending.sequence + 1, operation)
         admit(pending.size)
-        self._pending.apply(pending.sequence, operation)
         self._queue.add(pending, self._around.clock.monotonic)
-        self.log.ready()
+        self._apply_queued((pending,))
 
     def _enqueue_group(self, operations: Sequence[Operation]) -> None:
         """Queue the operations for one frame, unless the admission of all of them raises."""
-        numbered = enumerate(operations, self._pending.sequence + 1)
-        group = [PendingOperation(sequence, operation) for sequence, operation in numbered]
+        first = self._pending.sequence + 1
+        group = [PendingOperation(*each) for each in enumerate(operations, first)]
         self._admission.admit(sum(pending.size for pending in group))
-        for pending in group:
-            self._pending.apply(pending.sequence, pending.operation)
         self._queue.add_group(group, self._around.clock.monotonic)
+        self._apply_queued(group)
+
+    def _apply_queued(self, queued: Sequence[PendingOperation]) -> None:
+        """Apply them to the pending state. An error ends the container before they are logged."""
+        try:
+            with naming_defects("applying an operation of a container"):
+                for pending in queued:
+                    self._pending.apply(pending.sequence, pending.operation)
+        except AnabranchError as error:
+            self.fail(error)
+            raise stopped(self.container, error) from error
         self.log.ready()
 
     # --- the log ------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class ReplyGate:
         self._throttle = throttle
         self._held: deque[HeldAck | HeldReply] = deque()
         self._durable = 0
+        self._failure: AnabranchError | None = None
 
     def start(self, durable: int) -> None:
         """Everything up to `durable` was recovered."""
@@ -63,6 +64,9 @@ class ReplyGate:
             held.barrier <= self._durable or _depends_on_nothing(held.message)
         ):
             held.deliver(held.message)
+            return
+        if self._failure is not None:
+            _fail(held, self._failure)
             return
         assert not self._held or held.barrier >= self._held[-1].barrier
         self._held.append(held)
@@ -94,15 +98,21 @@ class ReplyGate:
         self._throttle.forget_pending(count * HELD_SIZE_BYTES)
 
     def fail(self, error: AnabranchError) -> None:
-        """Fail all held answers in order: their operations will not become durable here."""
+        """Fail all held answers in order, and later ones: their operations will not become durable
+        here."""
+        self._failure = error
         held, self._held = self._held, deque()
         for entry in held:
-            if isinstance(entry, HeldAck):
-                entry.session.alive = False
-                entry.session.send(failed(error, entry.session.session), entry.request_id)
-            else:
-                entry.deliver(failed(error, _session_of(entry.message)))
+            _fail(entry, error)
         self._throttle.forget_pending(len(held) * HELD_SIZE_BYTES)
+
+
+def _fail(held: HeldAck | HeldReply, error: AnabranchError) -> None:
+    if isinstance(held, HeldAck):
+        held.session.alive = False
+        held.session.send(failed(error, held.session.session), held.request_id)
+    else:
+        held.deliver(failed(error, _session_of(held.message)))
 
 
 def _depends_on_nothing(message: Message) -> bool:
