@@ -3,9 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from unittest.mock import patch
 
 import pytest
 
+from anabranch.client import EventWriter
 from anabranch.common.errors import AnabranchError, CorruptBlock
 from anabranch.common.wire.messages import Append, Appended, SegmentRead
 from anabranch.gateway.events.bodies import EventsBody
@@ -250,6 +252,29 @@ async def test_events_of_a_caller_that_has_gone_are_stored_and_counted_until_the
         g.parts.writers._sweep.set()
         await until(lambda: writer.failed)
         assert await g.bench.payloads() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("end", ["a defect", "the end of the writer"])
+async def test_an_acknowledgement_that_fails_ends_the_request_and_its_lease(end: str) -> None:
+    def acknowledgement(_: EventWriter) -> asyncio.Future[None]:
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if end == "a defect":
+            failed.set_exception(KeyError("nobody expected this"))
+        else:
+            failed.cancel()
+        return failed
+
+    async with gateway() as g:
+        await g.http.post(EVENTS, json=1)
+        async with g.parts.writers.lease(STREAM):
+            pass
+        with patch.object(EventWriter, "acknowledgement", acknowledgement):
+            answer = await g.http.post(EVENTS, json=2)
+        assert g.parts.changes._pending_bytes == 0
+        assert (await g.http.post(EVENTS, json=3)).status_code == 200
+
+    assert answer.status_code >= 500
+    assert (answer.json()["code"] == "defect") == (end == "a defect")
 
 
 async def test_an_idle_writer_makes_room_and_a_busy_one_does_not() -> None:

@@ -2,10 +2,9 @@
 
 Each change is a task, or a future of work that goes on by itself. If the request times out or the
 caller disconnects, the change continues; a repeated request with the same key awaits the same
-change and stores nothing twice. If a change fails
-before anything was stored, its outcome is forgotten. Every other outcome is remembered, even an
-unknown one, because a repetition might store the same twice. The memory is bounded by count and
-age, and ends with the process.
+change and stores nothing twice. If a change fails before anything was stored, its outcome is
+forgotten. Every other outcome is remembered, even an unknown one, because a repetition might store
+the same twice. The memory is bounded by count and age, and ends with the process.
 """
 
 import asyncio
@@ -128,8 +127,8 @@ class Changes:
                 f"too many {change.things} are being stored",
                 pending=self._pending_bytes, limit=limit,
             )  # fmt: skip
-        self._pending_bytes += cost
         begun = change.perform()
+        self._pending_bytes += cost
         task = begun if isinstance(begun, asyncio.Future) else self._tasks.create_task(begun)
         self._running.add(task)
         task.add_done_callback(lambda ended: self._release(ended, cost))

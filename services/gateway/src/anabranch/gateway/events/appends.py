@@ -8,7 +8,7 @@ from typing import TypeVar
 from anabranch.client import EventWriter, Transaction
 from anabranch.client.transactions.part import PartReport, TransactionPart
 from anabranch.common.errors import AnabranchError
-from anabranch.common.workflow.containment import naming_defects, tell_defect
+from anabranch.common.workflow.containment import as_defect, naming_defects, tell_defect
 from anabranch.gateway.bounds.changes import Change, Changes, Idempotency, Outcome, Performing
 from anabranch.gateway.events.bodies import EventsBody
 from anabranch.gateway.events.destinations import Writer
@@ -65,19 +65,25 @@ class Appends:
 
         def settle(acknowledged: asyncio.Future[None]) -> None:
             release()
-            if not outcome.done():
+            if outcome.done():
+                return
+            if acknowledged.cancelled():  # The gateway is stopping.
+                outcome.cancel()
+            else:
                 outcome.set_result(_outcome_of(acknowledged))
 
+        begun = False
         try:
             with naming_defects("storing events"):
                 _write(writer, body)
+                begun = True
                 acknowledged = writer.acknowledgement()
                 assert isinstance(acknowledged, asyncio.Future), "an open writer needs no task"
                 acknowledged.add_done_callback(settle)
         except AnabranchError as error:
             release()
             tell_defect(error)
-            outcome.set_result(Outcome(error, begun=False))
+            outcome.set_result(Outcome(error, begun))
         return outcome
 
     async def _store_when_open(
@@ -121,7 +127,9 @@ def _change(place: str, body: EventsBody, store: Callable[[], Performing[T]]) ->
 
 def _outcome_of(acknowledged: asyncio.Future[None]) -> Outcome[PartReport | None]:
     error = acknowledged.exception()
-    assert error is None or isinstance(error, AnabranchError), "a writer fails with such an error"
+    if error is not None and not isinstance(error, AnabranchError):
+        error = as_defect("storing events", error)
+        tell_defect(error)
     return Outcome(error, begun=True)
 
 
