@@ -210,8 +210,8 @@ class PullReader:
         raise told from error
 
     async def _go_on_in_successors(self, blocks: SegmentBlocks, error: NotFound) -> None:
-        """Continue behind a segment that was deleted, and behind further ones, before the gap is
-        told. Raises StreamNotFound."""
+        """Continue behind a segment that was deleted. The gap is raised later, so that adjacent
+        deleted segments make one gap. Raises StreamNotFound."""
         if not isinstance(error, SegmentNotFound):
             raise error
         followers = self._ranges.followers(self.stream)
@@ -227,7 +227,7 @@ class PullReader:
             raise gap
 
     def _truncated(self, blocks: SegmentBlocks, start: int | None) -> EventsTruncated:
-        """If `start` is None, the whole segment is gone."""
+        """The error for the events before `start`; None: the segment was deleted as a whole."""
         return EventsTruncated(
             "events were truncated before they were read",
             segment=blocks.segment, offset=blocks.offset, start=start,

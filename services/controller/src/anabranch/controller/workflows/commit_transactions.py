@@ -16,11 +16,11 @@ blocks and the names of the sources in batch order (ADR 19). A message never cha
 repetition has the same blocks.
 
 Idempotent: a store merges a source once, and answers a repeated request with its place; it knows a
-batch with blocks by the stamp, which a segment gets only with the batch. Segments
-are created and sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the
-batch is pending, no other intent of the stream begins, so the epochs that it was merged into stay.
-If a controller finds no message of a transaction any more, another one was faster: the batch has
-ended, and the store refuses this controller's event.
+batch with blocks by the stamp, which a segment gets only with the batch. Segments are created and
+sealed under the batch's stamp. A transaction that is COMMITTED stays so. While the batch is
+pending, no other intent of the stream begins, so the epochs that it was merged into stay. If a
+controller finds no message of a transaction any more, another one was faster: the batch has ended,
+and the store refuses this controller's event.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
