@@ -71,6 +71,8 @@ class World:
         self.rng = rng
         self.clock = clock
         self.timers = timers
+        self.trims = False
+        """Whether controllers delete events that two snapshots have made superfluous."""
         self.retention_period_s: float | None = None
         """How often controllers apply retention policies; None: never."""
         self.watermark_period_s = 5.0
@@ -212,7 +214,7 @@ class World:
         return (
             self.server.queue.is_empty
             and not any(map(_has_work, self.truth.values()))
-            and all(loaded.state.has_ended for loaded in self.transactions.values())
+            and all(seen.has_ended for seen in self.referee.transactions.seen.values())
             and not any(any(one.mirror.transactions.all()) for one in self.controllers)
         )
 
@@ -263,8 +265,8 @@ class World:
             accepted = handled.command_id in self.referee.accepted
             if handled.answer == "accepted" and not accepted:
                 self.wrong.append(f"{handled.command_id} is accepted by word alone")
-            by_itself = handled.is_first and handled.is_accepted
-            if handled.answer == "rejected" and (handled.was_accepted_before or by_itself):
+            was_accepted = handled.was_accepted_before or handled.has_accepted
+            if handled.answer == "rejected" and was_accepted:
                 self.wrong.append(f"{handled.command_id} is rejected, and was accepted")
             if handled.answer == "rejected" and accepted:
                 self.counts[REJECTED_FIRST] += 1

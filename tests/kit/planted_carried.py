@@ -23,6 +23,7 @@ from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.handlers.transactions import carried
 from anabranch.controller.projections.mirror import Mirror
 from anabranch.controller.projections.transaction_slots import TransactionSlots
+from anabranch.controller.projections.transactions import TransactionMirror
 from anabranch.controller.workflows import archive_outcomes, commit_transactions
 from anabranch.controller.workflows.context import WorkContext
 from anabranch.segstore.domain.container import batch
@@ -184,6 +185,11 @@ def forgotten_in_time() -> Iterator[None]:
         yield
 
 
+def chunks_not_folded() -> AbstractContextManager[object]:
+    """A controller that starts does not learn from the chunks what has ended."""
+    return patch.object(TransactionMirror, "_drop_archived", lambda _self, _message: None)
+
+
 def epochs_mixed() -> AbstractContextManager[object]:
     """Batches mix transactions of several logical epochs."""
     real = commits.next_batch
@@ -210,5 +216,6 @@ CARRIED_BUGS: dict[str, Planted] = {
     "forgotten in time": forgotten_in_time,
     "gate not asked": gate_not_asked,
     "tail not awaited": tail_not_awaited,
+    "chunks not folded": chunks_not_folded,
     "epochs mixed": epochs_mixed,
 }

@@ -5,6 +5,7 @@ It can be killed at any await, stand still, and be replaced.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -62,6 +63,7 @@ from kit.simqueue import Queued, SimQueue, server_ms
 CONTAINER_COUNT = 4
 PULLERS = 4
 BEAT_WAY_S = 0.02
+TRIM_PERIOD_S = 3.0
 CLOCK_ERROR_MS = 100
 """More than beats leave in doubt."""
 if TYPE_CHECKING:
@@ -72,18 +74,19 @@ if TYPE_CHECKING:
 class Handled:
     """How one delivery of a command was answered, if it was.
 
-    `was_accepted_before`: an earlier delivery's decision is stored; `is_first`: there was none.
+    `was_accepted_before`: an earlier delivery's decision is stored.
     """
 
     command_id: str
     was_accepted_before: bool
-    is_first: bool
     until_ms: int = 0
     """Until when somebody waits for it, by the server's clock; 0: for ever."""
     is_late: bool = False
     """The controller could know, when it began, that nobody waits any more."""
     answer: str = ""
     is_accepted: bool = False
+    has_accepted: bool = False
+    """It was accepted before any other delivery began."""
 
 
 class SimController:
@@ -244,6 +247,8 @@ class SimController:
                 if self.world.timers is not None:
                     for periodic in (self.expirer.job(), self.purger.job()):
                         keep(periodic.name, partial(self._repeat, periodic))
+                    if self.world.trims:
+                        group.create_task(self._trim())
                 if self.world.retention_period_s is not None:
                     retains = self.retainer.job()
                     keep(retains.name, partial(self._repeat, retains))
@@ -256,6 +261,16 @@ class SimController:
             self.link.cut()
             self.failure = first_of(failures)
             self.world.on_failure(self, self.failure)
+
+    async def _trim(self) -> None:
+        """As the trimming of events does, but soon."""
+        while True:
+            await self.world.clock.sleep(TRIM_PERIOD_S)
+            for loaded in list(self.mirror.folded()):
+                below = loaded.earlier_snapshot_sequence
+                if below and self._owns(loaded.subject):
+                    with suppress(Unavailable):
+                        await self.store.purge(loaded.subject, below)
 
     async def _repeat(self, job: Job) -> None:
         await repeat(
@@ -303,11 +318,13 @@ class SimController:
         command = COMMANDS.validate_json(queued.body)
         command_id, accepted = command.command_id, self.world.referee.accepted
         deliveries = self.world.begun.setdefault(command_id, [])
-        handled = Handled(command_id, command_id in accepted, not deliveries)
+        handled = Handled(command_id, command_id in accepted)
         if command.wait_ms:
             handled.until_ms = queued.stored_ms + command.wait_ms
             knows = self.store_clock.here_ms(queued.stored_ms) is not None
             handled.is_late = knows and server_ms() > handled.until_ms + CLOCK_ERROR_MS
+        if len(deliveries) == 1:
+            deliveries[0].has_accepted = handled.was_accepted_before
         deliveries.append(handled)
         self._handling[_this_task()] = handled
         try:
@@ -319,6 +336,7 @@ class SimController:
             self.link.post(partial(queue.nak, queued, delivery, TRY_AGAIN_S))
         else:
             handled.is_accepted = command_id in accepted
+            handled.has_accepted |= handled.is_accepted and len(deliveries) == 1
             # An earlier delivery, in time, may be what was accepted meanwhile.
             is_new = handled.is_accepted and not handled.was_accepted_before
             if is_new and all(delivery.is_late for delivery in deliveries):

@@ -62,6 +62,7 @@ class Seen:
     order: int = -1
     decided_step: int = 0
     committed_step: int | None = None
+    is_carried: bool = False
     has_parts: bool = False
     committed_parts: tuple[str, ...] = ()
     wanted: list[Piece] = field(default_factory=list)
@@ -134,8 +135,10 @@ class TransactionReferee:
                     self._require(early <= 0.001, f"{who} has expired {early} s too early")
             case events.TransactionCommitted():
                 self._require(seen.outcome == COMMIT, f"{who} is committed by word alone")
-                seen.has_ended, seen.committed_step = True, self.steps
-                self._all_readable(seen)
+                if seen.is_carried:
+                    self._require(seen.has_ended, f"{who} is recorded before its batch has ended")
+                else:
+                    self._committed(seen)
             case events.TransactionAborted():
                 self._require(seen.outcome == ABORT, f"{who} is aborted by word alone")
                 seen.has_ended = True
@@ -143,11 +146,16 @@ class TransactionReferee:
             case _:
                 pass
 
+    def _committed(self, seen: Seen) -> None:
+        seen.has_ended, seen.committed_step = True, self.steps
+        self._all_readable(seen)
+
     def _submitted(self, event: events.TransactionSubmitted) -> None:
         seen = self._begun(event)
         if seen is None:
             return
         seen.outcome, seen.order, seen.decided_step = COMMIT, self._orders, self.steps
+        seen.is_carried = True
         self._orders += 1
         self._all_claimed()
         seen.wanted += [piece for each in event.blocks for piece in pieces_in(each.block)]
@@ -202,9 +210,11 @@ class TransactionReferee:
                 self.rolls += 1
             case stream_events.StreamCommitFinished():
                 self.batches += 1
-                batch_left = [
-                    one for one in life.works["commit"].batch if not self.seen[one].has_ended
-                ]
+                batch = list(life.works["commit"].batch)
+                for seen in map(self.seen.__getitem__, batch):
+                    if seen.is_carried and not seen.has_ended:
+                        self._committed(seen)
+                batch_left = [one for one in batch if not self.seen[one].has_ended]
                 self._require(not batch_left, f"{life.ref} ends a batch with {batch_left} in it")
 
     # --- what is done in the stores -------------------------------------------------------------

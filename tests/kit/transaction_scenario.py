@@ -86,6 +86,7 @@ async def _live_through(seed: int, habits: Habits) -> Mapping[str, int]:
         return VirtualClock(loop, START_MS + rng.randrange(CLOCK_SKEW_MS + 1))
 
     world = World(rng, VirtualClock(loop), a_clock, InMemoryTimers())
+    world.trims = habits.carrying > 0.0
     async with asyncio.TaskGroup() as group:
         trouble = TransactionTrouble(world, group)
         refs = rng.sample(REFS, rng.choice((1, 1, 2)))

@@ -1,15 +1,21 @@
 """Transactions whose commit carries their events: one message decides, and it counts once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from anabranch.common.contracts.subjects import transaction_events, transaction_gate
+from anabranch.common.contracts.subjects import (
+    shard_of_subject,
+    transaction_events,
+    transaction_gate,
+    transaction_outcomes,
+)
 from anabranch.common.contracts.transactions import CarriedBlock, TransactionDescription
-from anabranch.common.errors import WrongExpectedSequence
+from anabranch.common.errors import CorruptEvent, WrongExpectedSequence
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.model.names import SegmentId, segment_id, segment_name
 from anabranch.common.model.transaction import (
@@ -27,7 +33,16 @@ from anabranch.controller.domain.transaction.events import TransactionSubmitted
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.transactions import carried
 from anabranch.controller.workflows import archive_outcomes
-from kit.transaction_desk import FIRST, REF, SECOND, START_MS, TransactionWorld, transaction_world
+from kit.fed_mirror import fed_mirror
+from kit.transaction_desk import (
+    FIRST,
+    REF,
+    SECOND,
+    START_MS,
+    SUBJECT,
+    TransactionWorld,
+    transaction_world,
+)
 
 GATE = transaction_gate(REF, 1)
 COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
@@ -85,7 +100,7 @@ async def test_one_message_decides_and_the_batch_brings_the_events(world: Transa
     assert content(world, FIRST) == []
     await world.work()
     assert (content(world, FIRST), content(world, SECOND)) == ([block(b"one")], [block(b"other")])
-    assert await world.status(an_id()) == COMMITTED
+    assert await world.status(an_id()) == COMMITTING  # its end is an event of the stream alone
     assert world.live_of(an_id()) == []
     described = await world.info("describe_transaction", an_id())
     assert described.state is COMMITTED
@@ -147,18 +162,19 @@ async def test_they_are_merged_together_with_those_that_were_begun(world: Transa
 async def test_commits_that_another_controller_records_at_the_same_time_are_recorded_once(
     world: TransactionWorld,
 ) -> None:
-    for number in (1, 2, 3):
-        await submit(world, number=number, blocks={FIRST: block(b"%d" % number)})
+    begun = [await world.begin_id() for _ in range(3)]
+    for each in begun:
+        await world.info("commit_transaction", each)
 
     async def record(_subject: str) -> None:
-        await world.decide(an_id(2), lambda seen: decide.committed(seen, START_MS))
+        await world.decide(begun[1], lambda seen: decide.committed(seen, START_MS))
 
     world.store.before("txn.", record)
     await world.work()
-    for number in (1, 2, 3):
-        assert await world.status(an_id(number)) == COMMITTED
-        stored = [subject for subject in world.store.appended if an_id(number) in subject]
-        assert len(stored) == 2
+    for each in begun:
+        assert await world.status(each) == COMMITTED
+        stored = [subject for subject in world.store.appended if each in subject]
+        assert len(stored) == 3
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -182,7 +198,7 @@ async def test_an_epoch_that_ends_after_the_decision_makes_the_stream_roll(
     await submit(world)
     await world.split(FIRST, 0.0, 0.25, 0.5)
     await world.work()
-    assert await world.status(an_id()) == COMMITTED
+    assert (await world.info("describe_transaction", an_id())).state is COMMITTED
     stream = world.mirror.stream(REF)
     assert stream is not None
     taken = next(e for e in stream.state.epochs if e.cause == "roll")
@@ -325,14 +341,96 @@ async def test_a_controller_that_lags_does_not_decide_again_after_the_purge(
     assert not await world.store.load(transaction_events(REF, 1, an_id()))
 
 
-async def test_outcomes_are_kept_as_long_as_ids_are_in_time(world: TransactionWorld) -> None:
-    """However many transactions end in that time."""
+# --- what tells that it has ended -----------------------------------------------------------------
+
+
+@contextmanager
+def archiving_at_once(chunks_max: int = 2) -> Iterator[None]:
     with (
         patch.object(stream_state, "OUTCOMES_KEPT", 0),
         patch.object(stream_state, "OUTCOMES_PER_CHUNK", 1),
         patch.object(archive_outcomes, "OUTCOMES_PER_CHUNK", 1),
-        patch.object(archive_outcomes, "OUTCOME_CHUNKS_MAX", 2),
+        patch.object(archive_outcomes, "OUTCOME_CHUNKS_MAX", chunks_max),
     ):
+        yield
+
+
+async def archived(world: TransactionWorld, number: int = 0) -> None:
+    """Commit one whose outcome goes to a chunk; of the stream only a snapshot is left."""
+    with archiving_at_once():
+        await submit(world, number=number)
+        await world.work()
+    stream = await world.streams.snapshot(await world.streams.load(SUBJECT))
+    await world.store.purge(SUBJECT, stream.sequence)
+
+
+async def test_a_controller_that_starts_later_knows_it_by_the_chunk(
+    world: TransactionWorld,
+) -> None:
+    await archived(world)
+    assert await world.status(an_id()) == COMMITTING
+    mirror = fed_mirror(world.store)
+    await mirror.reach_heads()
+    assert mirror.transactions.get(REF, 1, an_id()) is None
+    assert mirror.transactions.slots.has_ended(transaction_events(REF, 1, an_id()))
+    assert mirror.transactions.slots.done()
+
+
+async def test_what_may_be_in_an_unreadable_chunk_is_not_committed(
+    world: TransactionWorld,
+) -> None:
+    await archived(world)
+    (chunk,) = await world.store.load(transaction_outcomes(REF, 1, 0))
+    world.store.damage(shard_of_subject(chunk.subject), chunk.sequence, b"[]")
+    mirror = fed_mirror(world.store)
+    await mirror.reach_heads()
+    stream = mirror.stream(REF)
+    assert stream is not None
+    with pytest.raises(CorruptEvent):
+        await mirror.decided_at(REF, 1, stream.sequence)
+
+
+async def test_a_chunk_is_kept_until_each_transaction_is_purged_or_recorded(
+    world: TransactionWorld,
+) -> None:
+    await archived(world)
+    world.clock.at_ms += REMEMBERED_MS_MIN + 1
+
+    async def another(number: int) -> Sequence[int]:
+        await submit(world, number=number, transaction_id=an_id(number, world.clock.at_ms))
+        await world.work()
+        stream = world.mirror.stream(REF)
+        assert stream is not None
+        return [each.chunk for each in stream.state.outcome_chunks]
+
+    with archiving_at_once(chunks_max=1):
+        assert await another(1) == [0, 1]
+        assert await world.status(an_id()) == COMMITTING
+        assert await another(2) == [0, 1, 2]
+        assert await world.status(an_id()) == COMMITTED
+        assert await another(3) == [1, 2, 3]
+        await world.purge(an_id(1, world.clock.at_ms))
+        world.clock.at_ms += REMEMBERED_MS_MIN + 1
+        assert await another(4) == [2, 3, 4]
+        assert await another(5) == [3, 4, 5]
+
+
+async def test_a_late_record_says_nothing_to_a_mirror_that_has_dropped_it(
+    world: TransactionWorld,
+) -> None:
+    await submit(world)
+    await world.work()
+    slots = world.mirror.transactions.slots
+    ((slot, number),) = slots.done().items()
+    slots.purged(slot, number)
+    await world.decide(an_id(), lambda seen: decide.committed(seen, START_MS))
+    await world.folded()
+    assert not world.mirror.damaged()
+
+
+async def test_outcomes_are_kept_as_long_as_ids_are_in_time(world: TransactionWorld) -> None:
+    """However many transactions end in that time."""
+    with archiving_at_once():
         for number in range(6):
             await submit(world, number=number)
             await world.work()

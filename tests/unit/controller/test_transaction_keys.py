@@ -29,6 +29,9 @@ class Forgetful:
     async def forget_all(self, stream: Stream, below_sequence: int) -> None:
         raise AssertionError("nothing is forgotten")
 
+    async def unpurged(self, stream: Stream, chunk: int) -> Sequence[Outcome]:
+        raise AssertionError("nothing is forgotten")
+
     async def find(self, stream: Stream, transaction: str) -> Outcome | None:
         return None
 

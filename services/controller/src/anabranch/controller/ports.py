@@ -222,6 +222,13 @@ class OutcomeChunks(Protocol):
         """
         ...
 
+    async def unpurged(self, stream: Stream, chunk: int) -> Sequence[Outcome]:
+        """The outcomes in a chunk whose transactions still have messages.
+
+        Raises Unavailable, CorruptEvent, FormatTooNew.
+        """
+        ...
+
     async def find(self, stream: Stream, transaction: str) -> Outcome | None:
         """The outcome of an ended transaction; None: it is forgotten or never existed.
 

@@ -5,8 +5,9 @@ changed. Writing it again (after a crash, or by two controllers at once) succeed
 the same, so the same history must always produce the same bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
+from anabranch.common.contracts.subjects import shard_of_subject
 from anabranch.common.errors import CorruptEvent, ObjectNotFound, WrongExpectedSequence
 from anabranch.common.eventsourcing.message import KIND_CHUNK, counted
 from anabranch.common.eventsourcing.ports import EventStore, NewMessage
@@ -60,6 +61,12 @@ class HistoryChunks:
                 "a history chunk's subject holds another kind of message", subject=subject
             )
         return messages[0].body
+
+    async def held(self, pattern: str) -> Set[str]:
+        """The subjects of the pattern, of whatever kind, that have messages. Raises
+        Unavailable."""
+        found = self._store.scan(shard_of_subject(pattern), pattern)
+        return {message.subject async for message in found}
 
     async def delete_all(self, pattern: str, below_sequence: int) -> None:
         """Delete all chunks that match the pattern and were stored before. Like

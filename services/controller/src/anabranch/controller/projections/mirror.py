@@ -110,7 +110,7 @@ class Mirror:
             self._families[TRANSACTIONS], self._families[APPLICATIONS]
         )
         self._quarantine = Quarantine(
-            containment, self._fold, self._families.of, self.transactions.lose_gate
+            containment, self._fold, self._families.of, self.transactions.lose
         )
         self._reactions: dict[str, Reaction] = {
             STREAMS.name: self._stream_changed,
@@ -171,9 +171,9 @@ class Mirror:
     def _fold(self, message: EventMessage, point: ReadToken) -> Fold:
         kind = kind_of(message.subject)
         if kind is None:
-            self.transactions.fold_gate(message)
+            self.transactions.fold_other(message)
             return Fold(message.subject, point)
-        if kind is TRANSACTIONS and self.transactions.slots.has_ended(message.subject):
+        if kind is TRANSACTIONS and self.transactions.is_over(message):
             return Fold(message.subject, point)
         change = self._families[kind].fold(message)
         react = self._reactions.get(kind.name)

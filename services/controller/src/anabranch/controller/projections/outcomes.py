@@ -10,9 +10,16 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from anabranch.common.contracts.subjects import transaction_leftovers, transaction_outcomes
+from anabranch.common.contracts.subjects import (
+    transaction_events,
+    transaction_leftovers,
+    transaction_outcomes,
+    transaction_slot,
+)
 from anabranch.common.errors import CorruptEvent, FormatTooNew, ObjectNotFound
 from anabranch.common.eventsourcing.chunks import HistoryChunks
+from anabranch.common.eventsourcing.message import KIND_CHUNK
+from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.stream.commits import Outcome, Outcomes
 from anabranch.controller.domain.stream.state import Stream
@@ -20,6 +27,7 @@ from anabranch.controller.domain.stream.state import Stream
 CHUNK_FORMAT = 1
 KEPT_CHUNKS_MAX = 64
 FORGOTTEN_AT_ONCE_MAX = 8
+SLOTS_AT_ONCE_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,21 @@ class OutcomeHistory:
         for pattern in transaction_leftovers(stream.ref, stream.incarnation):
             await self._chunks.delete_all(pattern, below_sequence)
 
+    async def unpurged(self, stream: Stream, chunk: int) -> Sequence[Outcome]:
+        """See `OutcomeChunks.unpurged`."""
+        assert stream.ref is not None
+        ref, incarnation = stream.ref, stream.incarnation
+        found = (await self._read(_subject(stream, chunk))).values()
+        by_subject = {transaction_events(ref, incarnation, o.transaction_id): o for o in found}
+        held: set[str] = set()
+
+        async def look(slot: str) -> None:
+            held.update(await self._chunks.held(slot))
+
+        slots = sorted({transaction_slot(subject) for subject in by_subject})
+        await for_each(slots, SLOTS_AT_ONCE_MAX, look)
+        return [outcome for subject, outcome in by_subject.items() if subject in held]
+
     async def find(self, stream: Stream, transaction: str) -> Outcome | None:
         """See `OutcomeChunks.find`."""
         for outcome in reversed(stream.outcomes):
@@ -82,6 +105,16 @@ class OutcomeHistory:
         while len(self._kept) > KEPT_CHUNKS_MAX:
             self._kept.popitem(last=False)
         return kept
+
+
+def outcomes_of(message: EventMessage) -> Sequence[Outcome]:
+    """The outcomes in a chunk, from its message. Raises CorruptEvent, FormatTooNew."""
+    if message.kind != KIND_CHUNK:
+        raise CorruptEvent(
+            "a message is not a chunk of outcomes",
+            subject=message.subject, sequence=message.sequence,
+        )  # fmt: skip
+    return _decoded(message.body)
 
 
 def _decoded(body: bytes) -> Sequence[Outcome]:

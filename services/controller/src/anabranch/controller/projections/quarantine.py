@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.common.contracts.base import ReadToken
-from anabranch.common.errors import Defect
+from anabranch.common.errors import Corrupt, Defect
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.eventsourcing.repository import unfolded
 from anabranch.common.workflow.containment import FOLD, Containment, naming_defects
@@ -44,7 +44,7 @@ class Quarantine:
     """Folds messages and contains failures.
 
     `family_of(subject)` is the aggregate's family, or None for a subject of no aggregate; if a
-    message of such a subject cannot be folded, `lose(subject)` is called.
+    message of such a subject cannot be folded, `lose(subject, error)` is called.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Quarantine:
         containment: Containment,
         fold: Callable[[EventMessage, ReadToken], Fold],
         family_of: Callable[[str], Family[Any] | None],
-        lose: Callable[[str], None],
+        lose: Callable[[str, Corrupt], None],
     ) -> None:
         self._containment = containment
         self._fold = fold
@@ -73,7 +73,7 @@ class Quarantine:
             fold = Fold(subject, point)
             if family is None:
                 self._containment.note(FOLD, subject, defect, park_at=1)
-                self._lose(subject)
+                self._lose(subject, unfolded(subject, message.revision, defect))
                 return fold
             family.leave(subject, before, unfolded(subject, message.revision, defect))
         error = None if family is None else family.damaged.get(subject)

@@ -2,7 +2,8 @@
 
 Owns: every transaction that has not ended, and every ended one that its stream has not noted yet.
 When an event of the stream records the outcome, the mirror drops the transaction, and its messages
-may be purged. From then on the stream's outcomes answer for it.
+may be purged. From then on the stream's outcomes answer for it. A chunk of outcomes that left the
+stream's state says the same of older transactions, to a mirror that has not seen those events.
 
 Transactions commit in the order in which the shard stored the messages that decided them. This
 order is noted as the messages are folded.
@@ -17,12 +18,14 @@ from anabranch.common.contracts.subjects import (
     transaction_events,
     transaction_gate,
     transaction_key,
+    transaction_outcomes,
 )
 from anabranch.common.errors import Corrupt
 from anabranch.common.eventsourcing.gate import GateState, gate_after
+from anabranch.common.eventsourcing.message import KIND_EVENTS
 from anabranch.common.eventsourcing.ports import EventMessage
 from anabranch.common.eventsourcing.repository import Loaded
-from anabranch.common.model.names import StreamRef
+from anabranch.common.model.names import ScopeName, StreamName, StreamRef
 from anabranch.common.model.transaction import TransactionState, drawn_ms
 from anabranch.controller.domain.application import Application
 from anabranch.controller.domain.stream.state import (
@@ -32,27 +35,32 @@ from anabranch.controller.domain.stream.state import (
 )
 from anabranch.controller.domain.transaction.state import Transaction
 from anabranch.controller.projections.family import Family
+from anabranch.controller.projections.outcomes import outcomes_of
 from anabranch.controller.projections.transaction_slots import TransactionSlots
 from anabranch.controller.projections.transaction_tally import TransactionTally
 
-GATES = "txngate"
-"""The kind in the subjects of these gates."""
+GATES, OUTCOMES = "txngate", "txnout"
+"""The kinds in the subjects of these gates, and of the chunks of outcomes."""
 _OPEN_GATE = GateState()
 
 
 @dataclass(slots=True)
 class _OfStream:
     """Subjects of one stream's transactions; `committing` with their places in the commit order.
+    `doubtful`: the carried ones that may have ended, because this chunk of outcomes cannot be read.
     `carried_size`: the bytes of the blocks that they carry."""
 
+    ref: StreamRef
+    incarnation: int
     all: set[str] = field(default_factory=set)
     decided: set[str] = field(default_factory=set)
     committing: dict[str, int] = field(default_factory=dict)
     aborted: set[str] = field(default_factory=set)
+    doubtful: dict[str, Corrupt] = field(default_factory=dict)
     carried_size: int = 0
 
 
-_NONE = _OfStream()
+_NONE = _OfStream(StreamRef(ScopeName(""), StreamName("")), 0)
 
 
 class TransactionMirror:
@@ -68,11 +76,21 @@ class TransactionMirror:
         self.carried_size = 0
         """The bytes of all blocks that known transactions carry."""
         self._by_stream: dict[tuple[StreamRef, int], _OfStream] = {}
+        self._by_chunks: dict[str, _OfStream] = {}
         self._gates: dict[str, GateState | None] = {}
         self._waiters: dict[str, asyncio.Event] = {}
         self._unsure: set[str] = set()
 
     # --- feeding ------------------------------------------------------------------------------
+
+    def is_over(self, message: EventMessage) -> bool:
+        """Whether the message belongs to a transaction that was dropped, so that nothing follows
+        from it: a copy of a carried one, or the late record of its end."""
+        subject = message.subject
+        if self.slots.has_ended(subject):
+            return True
+        is_known = subject in self.family.loaded or subject in self.family.damaged
+        return message.revision > 1 and message.kind == KIND_EVENTS and not is_known
 
     def learn(self, message: EventMessage, change: tuple[Transaction, Transaction] | None) -> None:
         """Note a folded message of a transaction. `change` is (before, after), or None if
@@ -88,7 +106,7 @@ class TransactionMirror:
         assert after.ref is not None
         gate = transaction_gate(after.ref, after.incarnation) if after.blocks else ""
         self.slots.keep(message.subject, gate)
-        of = self._by_stream.setdefault((after.ref, after.incarnation), _OfStream())
+        of = self._of_stream(after.ref, after.incarnation)
         of.all.add(message.subject)
         if after.blocks and not before.blocks:
             of.carried_size += after.carried_size
@@ -102,10 +120,22 @@ class TransactionMirror:
         if after.status is TransactionState.ABORTED:
             of.aborted.add(message.subject)
 
-    def fold_gate(self, message: EventMessage) -> None:
-        """Fold a message of a stream's gate; ignore others."""
-        if kind_of_subject(message.subject) != GATES:
-            return
+    def _of_stream(self, ref: StreamRef, incarnation: int) -> _OfStream:
+        of = self._by_stream.get((ref, incarnation))
+        if of is None:
+            of = self._by_stream[ref, incarnation] = _OfStream(ref, incarnation)
+            self._by_chunks[_chunks_of(of)] = of
+        return of
+
+    def fold_other(self, message: EventMessage) -> None:
+        """Fold a message of a stream's gate, or a chunk of its outcomes; ignore others."""
+        kind = kind_of_subject(message.subject)
+        if kind == GATES:
+            self._fold_gate(message)
+        elif kind == OUTCOMES:
+            self._drop_archived(message)
+
+    def _fold_gate(self, message: EventMessage) -> None:
         self.slots.moved(message.subject)
         try:
             known = self._gates.get(message.subject) or _OPEN_GATE
@@ -113,12 +143,42 @@ class TransactionMirror:
         except Corrupt:
             self._gates[message.subject] = None
 
-    def lose_gate(self, subject: str) -> None:
-        """Note that a message of the gate was not folded; the next one holds the whole state."""
-        self._gates[subject] = None
+    def _drop_archived(self, message: EventMessage) -> None:
+        """Drop the transactions in a chunk of outcomes. A mirror that has not seen the batch of a
+        carried transaction knows only by the chunk that the transaction has ended."""
+        of = self._archived_in(message.subject)
+        if of is None:
+            return
+        try:
+            for outcome in outcomes_of(message):
+                self.forget(transaction_events(of.ref, of.incarnation, outcome.transaction_id))
+        except Corrupt as error:
+            self._doubt(of, error)
+
+    def lose(self, subject: str, error: Corrupt) -> None:
+        """Note that a defect kept a message of a gate, or a chunk of outcomes, from being folded.
+        The next message of a gate holds the whole state."""
+        kind = kind_of_subject(subject)
+        if kind == GATES:
+            self._gates[subject] = None
+        elif kind == OUTCOMES and (of := self._archived_in(subject)) is not None:
+            self._doubt(of, error)
+
+    def _doubt(self, of: "_OfStream", error: Corrupt) -> None:
+        """Any of the carried transactions known so far may be in the chunk."""
+        known = ((one, self.family.known(one)) for one in of.committing)
+        carried = [one for one, loaded in known if loaded is not None and loaded.state.blocks]
+        of.doubtful.update(dict.fromkeys(carried, error))
+
+    def _archived_in(self, chunk: str) -> "_OfStream | None":
+        """The transactions of the stream that the chunk belongs to; None if none is known."""
+        return self._by_chunks.get(chunk.rpartition(".")[0])
 
     def drop_ended(self, before: Stream, after: Stream) -> None:
-        """Drop the transactions whose outcomes the stream has recorded."""
+        """Drop the transactions whose outcomes the stream has recorded, and those of incarnations
+        that are deleted: a stream that is deleted was drained before."""
+        if not after.is_live or after.incarnation != before.incarnation:
+            self._drop_deleted(after)
         if after.outcome_count == before.outcome_count:
             return
         assert after.ref is not None
@@ -128,6 +188,13 @@ class TransactionMirror:
             self._unsure |= {one for one in self._of(after).all if self._has_outcome(one)}
         for outcome in after.outcomes[-added:]:
             self.forget(transaction_events(after.ref, after.incarnation, outcome.transaction_id))
+
+    def _drop_deleted(self, after: Stream) -> None:
+        last = after.incarnation - 1 if after.is_live else after.incarnation
+        for (ref, incarnation), of in list(self._by_stream.items()):
+            if ref == after.ref and incarnation <= last:
+                for subject in list(of.all):
+                    self.forget(subject)
 
     def drop_applications(self, deleted: Stream) -> None:
         """Drop the applications of a deleted stream."""
@@ -158,8 +225,9 @@ class TransactionMirror:
         of.aborted.discard(subject)
         of.carried_size -= loaded.state.carried_size
         self.carried_size -= loaded.state.carried_size
+        of.doubtful.pop(subject, None)
         if not of.all:
-            del self._by_stream[key]
+            del self._by_stream[key], self._by_chunks[_chunks_of(of)]
 
     async def make_sure(self, stream: StreamRef, incarnation: int) -> None:
         """Load the transactions that may have ended unseen. Raises Unavailable, Corrupt."""
@@ -217,9 +285,11 @@ class TransactionMirror:
         """`listed` without the open ones.
 
         Raises Corrupt for an unreadable transaction, which may have an outcome and a place in the
-        order.
+        order, and for a carried one that may have ended.
         """
         of = self._by_stream.get((stream, incarnation), _NONE)
+        for error in of.doubtful.values():
+            raise error
         return self._in_order(of.decided | (self.family.damaged.keys() & of.all), of.committing)
 
     def _in_order(
@@ -250,3 +320,8 @@ class TransactionMirror:
         if stream.ref is None:
             return _NONE
         return self._by_stream.get((stream.ref, stream.incarnation), _NONE)
+
+
+def _chunks_of(of: _OfStream) -> str:
+    """The beginning of the subjects of the stream's chunks of outcomes."""
+    return transaction_outcomes(of.ref, of.incarnation, 0).rpartition(".")[0]

@@ -1,11 +1,12 @@
-"""Commit a batch of transactions: fix it, merge it, then record that each is committed.
+"""Commit a batch of transactions: fix it, merge it, then record that they are committed.
 
 Wakes on: a stream with transactions to commit and no pending batch; then on the batch, when it is
 the first of the stream's intents.
 
 Order: the transactions and their order are stored before any merge, so that every repetition merges
-the same. Each transaction is recorded as COMMITTED before the batch ends: a client that sees the
-end of the batch, and no message of the transaction any more, asks the stream. If the batch belongs
+the same. Each long transaction is recorded as COMMITTED before the batch ends: a client that sees
+the end of the batch, and no message of the transaction any more, asks the stream. For a carried
+one, the end of the batch is its only record (`archive_outcomes.py`). If the batch belongs
 to an older logical epoch, the stream rolls (`commits.py`). The segments of both new epochs are
 created, and those of the first hold the batch and are sealed, before readers and writers learn of
 them. This is stored before the current segments are sealed, because a client that meets their end
@@ -183,8 +184,8 @@ async def _finish(
     cut: StreamCut,
     ends: Sequence[int],
 ) -> StreamEvent:
-    """After the merge: delete invalid parts, note the times, and record each commit, many at once
-    if no other controller records them too."""
+    """After the merge: delete invalid parts, note the times, and record the commit of each long
+    transaction, many at once if no other controller records them too."""
     await _drop_parts(context, loaded, batch)
     await _note_times(context, loaded.state, batch, cut)
     now_ms, repository = context.clock.now_ms(), context.repositories[TRANSACTIONS]
@@ -209,7 +210,8 @@ async def _finish(
             after = await repository.transact(subject, committed)
             assert not after.state.is_open, "a batch has only what is to be committed"
 
-    subjects = [_subject(loaded.state, each.transaction_id) for each in batch]
+    long = [each.transaction_id for each in batch if not each.blocks]
+    subjects = [_subject(loaded.state, transaction) for transaction in long]
     places = range(0, len(subjects), BATCH_COUNT_MAX)
     together = [subjects[at : at + BATCH_COUNT_MAX] for at in places]
     await for_each(together, DECISIONS_AT_ONCE_MAX, commit)

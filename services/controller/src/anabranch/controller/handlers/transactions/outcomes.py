@@ -25,7 +25,7 @@ from anabranch.controller.domain.stream.answers import ref_of
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.events import TransactionEvent
 from anabranch.controller.domain.transaction.state import Transaction
-from anabranch.controller.handlers.desk.desk import QueryDesk
+from anabranch.controller.handlers.desk.desk import QueryDesk, meant_stream
 from anabranch.controller.handlers.transactions.keys import commit_with_key
 from anabranch.controller.handlers.transactions.lookup import (
     AboutTransaction,
@@ -151,6 +151,10 @@ async def _ended(desk: QueryDesk, query: AboutTransaction, found: Found) -> Foun
         ref, incarnation = ref_of(found.stream), found.stream.incarnation
         loaded = known.get(ref, incarnation, query.transaction_id)
         if loaded is None:
+            stream = (await meant_stream(desk, query, incarnation)).state
+            outcome = await desk.transactions.outcomes.find(stream, query.transaction_id)
+            if outcome is not None:
+                return Found(stream, outcome)
             return await find_at_head(desk, query)
         if loaded.state.has_ended:
             return Found(found.stream, loaded)
