@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 BUDGET ?= 60
 # One more than processors, because tests wait: each imports and collects everything for itself.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Tests that share a cluster run one after the other in one process, which ends it after the last.
+IN_GROUPS = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 MEMBERS := libs/anabranch libs/common libs/client libs/cli libs/spark services/controller services/segstore services/gateway
 
 # The tests start hundreds of processes: none of them shall compile what another one has compiled.
@@ -64,8 +66,7 @@ up: setup
 ## make test      every test that needs no Docker; the rules of the project are checked by `make check`
 .PHONY: test
 test: setup
-	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
-		--ignore=tests/tidy $(ARGS)
+	PYTHONHASHSEED=0 $(BIN)/pytest $(IN_GROUPS) --ignore=tests/tidy $(ARGS)
 
 ## make thorough  tests/unit with new examples, tests/simulation at all points: `make test` tries a few
 .PHONY: thorough
@@ -80,19 +81,19 @@ test-spark: setup
 ## make test-integration  all of tests/integration but Spark's: `make test` leaves the longest out
 .PHONY: test-integration
 test-integration: setup
-	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest $(IN_GROUPS) \
 		tests/integration --ignore=tests/integration/spark $(ARGS)
 
 ## make test-containers  tests/integration with NATS and Redis in containers; needs Docker
 .PHONY: test-containers
 test-containers: setup
-	ANABRANCH_TEST_INFRA=containers $(BIN)/pytest -n $(WORKERS) tests/integration $(ARGS)
+	ANABRANCH_TEST_INFRA=containers $(BIN)/pytest $(IN_GROUPS) tests/integration $(ARGS)
 
 ## make hurt      tests/integration while HURT (redis,nats) is emptied and restarted at random moments
 HURT ?= redis,nats
 .PHONY: hurt
 hurt: setup
-	ANABRANCH_TEST_HURT=$(HURT) $(BIN)/pytest -n $(WORKERS) tests/integration $(ARGS)
+	ANABRANCH_TEST_HURT=$(HURT) $(BIN)/pytest $(IN_GROUPS) tests/integration $(ARGS)
 
 ## make asyncapi  renew docs/asyncapi.json from the messages and subjects
 .PHONY: asyncapi

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +11,7 @@ from nats.aio.client import Client
 from anabranch.cli.__main__ import run
 from anabranch.common.contracts import queries, subjects
 from anabranch.common.contracts.commands import CreateScope
+from anabranch.common.errors import Unavailable
 from anabranch.common.model.hashing import shard_of
 from anabranch.controller.adapters.parked_commands import JetStreamParkedCommands
 from anabranch.controller.domain.parking import ParkedCommand
@@ -52,13 +54,21 @@ def poison(scope: str) -> ParkedCommand:
     )
 
 
+async def park(parked: JetStreamParkedCommands, command: ParkedCommand) -> None:
+    """Store it also if NATS is restarted meanwhile."""
+    async with asyncio.timeout(30.0):
+        while True:
+            with suppress(Unavailable):
+                return await parked.park(command)
+
+
 async def test_parked_commands_are_listed_page_by_page_redriven_and_dropped(
     controller: StartController, caller: Caller, client: Client, operator: Operator
 ) -> None:
     async with controller():
         parked = JetStreamParkedCommands(client)
         for index in range(120):
-            await parked.park(poison(f"s{index}"))
+            await park(parked, poison(f"s{index}"))
 
         code, listed = await operator.run("parked")
         assert (code, len(listed)) == (0, 120)
