@@ -1,21 +1,17 @@
 """Transactions whose commit carries their events: one message decides, and it counts once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from anabranch.common.contracts.subjects import (
-    shard_of_subject,
     transaction_events,
     transaction_gate,
-    transaction_outcomes,
 )
-from anabranch.common.contracts.transactions import CarriedBlock, TransactionDescription
-from anabranch.common.errors import CorruptEvent, WrongExpectedSequence
+from anabranch.common.errors import WrongExpectedSequence
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.model.names import SegmentId, segment_id, segment_name
 from anabranch.common.model.transaction import (
@@ -23,23 +19,17 @@ from anabranch.common.model.transaction import (
     CARRIED_AHEAD_MS_MAX,
     CARRIED_SIZE_BYTES_MAX,
     TransactionState,
-    transaction_id,
 )
-from anabranch.common.wire.block_encoding import encode_block
-from anabranch.controller.domain.stream import state as stream_state
-from anabranch.controller.domain.stream.commits import REMEMBERED_MS_MIN
 from anabranch.controller.domain.transaction import decide
 from anabranch.controller.domain.transaction.events import TransactionSubmitted
 from anabranch.controller.handlers.desk.desk import QueryDesk
 from anabranch.controller.handlers.transactions import carried
-from anabranch.controller.workflows import archive_outcomes
-from kit.fed_mirror import fed_mirror
+from kit.carried_desk import an_id, asked, block, submit
 from kit.transaction_desk import (
     FIRST,
     REF,
     SECOND,
     START_MS,
-    SUBJECT,
     TransactionWorld,
     transaction_world,
 )
@@ -52,34 +42,6 @@ COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
 async def world() -> AsyncIterator[TransactionWorld]:
     async with transaction_world() as built:
         yield built
-
-
-def block(*events: bytes) -> bytes:
-    return encode_block(
-        list(events), writer_id=bytes(16), first_event_number=1, base_timestamp_ms=0
-    )
-
-
-def an_id(number: int = 0, at_ms: int = START_MS) -> str:
-    return transaction_id(at_ms, number.to_bytes(10, "big"))
-
-
-def asked(number: int = 0, blocks: dict[int, bytes] | None = None, **fields: Any) -> dict[str, Any]:
-    """The fields of a request; `blocks`: by segment."""
-    told = {FIRST: block(b"one"), SECOND: block(b"other")} if blocks is None else blocks
-    carried_blocks = [CarriedBlock(segment_id=s, block=b) for s, b in told.items()]
-    return {
-        "transaction_id": an_id(number),
-        "incarnation": 1,
-        "stream_epoch": 0,
-        "blocks": carried_blocks,
-        **fields,
-    }
-
-
-async def submit(world: TransactionWorld, desk: QueryDesk | None = None, **fields: Any) -> Any:
-    answer = await world.ask("commit_events", TransactionDescription, desk, **asked(**fields))
-    return answer.transaction
 
 
 async def refused(world: TransactionWorld, desk: QueryDesk | None = None, **fields: Any) -> str:
@@ -339,104 +301,3 @@ async def test_a_controller_that_lags_does_not_decide_again_after_the_purge(
     assert (await submit(world)).state is COMMITTED
     assert content(world, FIRST) == [block(b"one")]
     assert not await world.store.load(transaction_events(REF, 1, an_id()))
-
-
-# --- what tells that it has ended -----------------------------------------------------------------
-
-
-@contextmanager
-def archiving_at_once(chunks_max: int = 2) -> Iterator[None]:
-    with (
-        patch.object(stream_state, "OUTCOMES_KEPT", 0),
-        patch.object(stream_state, "OUTCOMES_PER_CHUNK", 1),
-        patch.object(archive_outcomes, "OUTCOMES_PER_CHUNK", 1),
-        patch.object(archive_outcomes, "OUTCOME_CHUNKS_MAX", chunks_max),
-    ):
-        yield
-
-
-async def archived(world: TransactionWorld, number: int = 0) -> None:
-    """Commit one whose outcome goes to a chunk; of the stream only a snapshot is left."""
-    with archiving_at_once():
-        await submit(world, number=number)
-        await world.work()
-    stream = await world.streams.snapshot(await world.streams.load(SUBJECT))
-    await world.store.purge(SUBJECT, stream.sequence)
-
-
-async def test_a_controller_that_starts_later_knows_it_by_the_chunk(
-    world: TransactionWorld,
-) -> None:
-    await archived(world)
-    assert await world.status(an_id()) == COMMITTING
-    mirror = fed_mirror(world.store)
-    await mirror.reach_heads()
-    assert mirror.transactions.get(REF, 1, an_id()) is None
-    assert mirror.transactions.slots.has_ended(transaction_events(REF, 1, an_id()))
-    assert mirror.transactions.slots.done()
-
-
-async def test_what_may_be_in_an_unreadable_chunk_is_not_committed(
-    world: TransactionWorld,
-) -> None:
-    await archived(world)
-    (chunk,) = await world.store.load(transaction_outcomes(REF, 1, 0))
-    world.store.damage(shard_of_subject(chunk.subject), chunk.sequence, b"[]")
-    mirror = fed_mirror(world.store)
-    await mirror.reach_heads()
-    stream = mirror.stream(REF)
-    assert stream is not None
-    with pytest.raises(CorruptEvent):
-        await mirror.decided_at(REF, 1, stream.sequence)
-
-
-async def test_a_chunk_is_kept_until_each_transaction_is_purged_or_recorded(
-    world: TransactionWorld,
-) -> None:
-    await archived(world)
-    world.clock.at_ms += REMEMBERED_MS_MIN + 1
-
-    async def another(number: int) -> Sequence[int]:
-        await submit(world, number=number, transaction_id=an_id(number, world.clock.at_ms))
-        await world.work()
-        stream = world.mirror.stream(REF)
-        assert stream is not None
-        return [each.chunk for each in stream.state.outcome_chunks]
-
-    with archiving_at_once(chunks_max=1):
-        assert await another(1) == [0, 1]
-        assert await world.status(an_id()) == COMMITTING
-        assert await another(2) == [0, 1, 2]
-        assert await world.status(an_id()) == COMMITTED
-        assert await another(3) == [1, 2, 3]
-        await world.purge(an_id(1, world.clock.at_ms))
-        world.clock.at_ms += REMEMBERED_MS_MIN + 1
-        assert await another(4) == [2, 3, 4]
-        assert await another(5) == [3, 4, 5]
-
-
-async def test_a_late_record_says_nothing_to_a_mirror_that_has_dropped_it(
-    world: TransactionWorld,
-) -> None:
-    await submit(world)
-    await world.work()
-    slots = world.mirror.transactions.slots
-    ((slot, number),) = slots.done().items()
-    slots.purged(slot, number)
-    await world.decide(an_id(), lambda seen: decide.committed(seen, START_MS))
-    await world.folded()
-    assert not world.mirror.damaged()
-
-
-async def test_outcomes_are_kept_as_long_as_ids_are_in_time(world: TransactionWorld) -> None:
-    """However many transactions end in that time."""
-    with archiving_at_once():
-        for number in range(6):
-            await submit(world, number=number)
-            await world.work()
-        await world.purge(an_id())
-        assert (await submit(world)).state is COMMITTED
-        world.clock.at_ms += REMEMBERED_MS_MIN + 1
-        await submit(world, number=9, transaction_id=an_id(9, world.clock.at_ms))
-        await world.work()
-        assert await refused(world) == "id-out-of-time"
