@@ -136,16 +136,19 @@ async def bench(
         for name in controller.segment_names("plant", "sensors"):
             store.segments[name] = FakeSegment()
         control = FakeControlPlane(controller)
-        client = Client(
-            control,
-            clock=SystemClock(),
-            ids=SeededIds(1),
-            rng=system_rng(),
-            connections=CONNECTION,
-            tracer=tracer,
-        )
-        async with client:
+        async with new_client(control, tracer) as client:
             yield Bench(store, controller, control, client)
+
+
+def new_client(control: FakeControlPlane, tracer: Tracer | None = None) -> Client:
+    return Client(
+        control,
+        clock=SystemClock(),
+        ids=SeededIds(1),
+        rng=system_rng(),
+        connections=CONNECTION,
+        tracer=tracer,
+    )
 
 
 def writer_settings(**changes: float | str) -> WriterSettings:

@@ -2,13 +2,14 @@
 
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.common.errors import CorruptBlock, EventTooLarge, InvalidRequest
 from anabranch.common.model.hashing import routing_position
 from anabranch.common.model.names import stream_ref
-from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
+from anabranch.common.wire.block import CRC_AT, FLAG_LARGE, HEADER_SIZE_BYTES, Block, LargeReference
 from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.spark.reading import blocks as runs
 from anabranch.spark.reading.blocks import placed_blocks
@@ -150,6 +151,21 @@ def test_a_flipped_bit_is_named_with_its_place() -> None:
 def test_a_block_that_is_cut_off_is_corrupt() -> None:
     with pytest.raises(CorruptBlock, match="truncated"):
         list(record_batches(SEGMENT, encoded([b"one"])[:-1], 0))
+
+
+@pytest.mark.parametrize("column", ["lengths", "key lengths"])
+def test_lengths_that_only_add_up_over_two_blocks_are_corrupt(column: str) -> None:
+    # given two blocks with right checksums, of which one claims a byte of the other
+    at = HEADER_SIZE_BYTES + (0 if column == "lengths" else 4)
+    damaged = b""
+    for change in (1, -1):
+        block = bytearray(encoded([b"four"], ["five!"]))
+        block[at] += change
+        body = block[HEADER_SIZE_BYTES:]
+        block[CRC_AT:HEADER_SIZE_BYTES] = crc32c(body, crc32c(block[:CRC_AT])).to_bytes(4, "little")
+        damaged += block
+    with pytest.raises(CorruptBlock, match=f"{column} do not add up"):
+        list(record_batches(SEGMENT, damaged, 0))
 
 
 def test_keys_that_are_not_text_are_corrupt() -> None:

@@ -5,8 +5,8 @@ import pytest
 from anabranch.common.errors import PlanOutdated
 from anabranch.common.model.names import stream_ref
 from anabranch.spark.partitioning import Piece
-from anabranch.spark.places.stores import StoreSource
-from kit.client_bench import STREAM, bench, writer_settings
+from anabranch.spark.places.stores import StorePlace, StoreSource
+from kit.client_bench import STREAM, bench, new_client, writer_settings
 from kit.scaling import split
 
 
@@ -48,3 +48,21 @@ async def test_a_stream_that_was_scaled_is_read_with_all_its_segments() -> None:
                 found += [int(payload) for _, payload in b.events_in(data)]
                 at += len(data)
     assert sorted(found) == [100 * batch + number for batch in range(3) for number in range(20)]
+
+
+async def test_many_small_pieces_cost_one_question_to_the_controller() -> None:
+    async with bench(segment_count=40) as b:
+        async with b.client.writer(STREAM, writer_settings()) as writer:
+            for number in range(200):
+                writer.write(b"%d" % number, key=str(number))
+        stored = {name: bytes(each.data) for name, each in b.store.segments.items() if each.data}
+        pieces = [Piece(name, 0, len(data)) for name, data in stored.items()]
+        # when a task, which is a process of its own and knows no store, reads them
+        asked: list[str] = []
+        b.control.before_query = asked.append
+        async with new_client(b.control) as client:
+            found = await StorePlace(client).read_whole(pieces)
+    # then it has asked once where they are
+    assert dict(zip(stored, found, strict=True)) == stored
+    assert len(stored) > 30
+    assert asked == ["locate"]

@@ -92,12 +92,8 @@ def columns_of(blocks: Sequence[PlacedBlock]) -> ArrowColumns:
             event=events_of(blocks, rows),
             key=keys_of(blocks, rows),
             times_ms=times_of(blocks),
-            offset=_end_to_end(
-                [np.full(block.header.event_count, block.offset, np.int64) for block in blocks]
-            ),
-            index=_end_to_end(
-                [np.arange(block.header.event_count, dtype=np.int32) for block in blocks]
-            ),
+            offset=per_event(blocks, [block.offset for block in blocks], np.int64),
+            index=indexes_of(blocks),
         )
     except CorruptBlock as error:
         raise CorruptBlock(
@@ -109,12 +105,7 @@ def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
     """The events of at least one block as one batch. Raises CorruptBlock."""
     columns = columns_of(blocks)
     names = list(dict.fromkeys(block.segment for block in blocks))
-    numbers = _end_to_end(
-        [
-            np.full(block.header.event_count, names.index(block.segment), np.int32)
-            for block in blocks
-        ]
-    )
+    numbers = per_event(blocks, [names.index(block.segment) for block in blocks], np.int32)
     segment = pa.DictionaryArray.from_arrays(fixed(pa.int32(), numbers), strings(names))
     batch = pa.RecordBatch.from_arrays(
         [
@@ -181,32 +172,50 @@ def fixed(kind: pa.DataType, values: Ints) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+def per_event(
+    blocks: Sequence[PlacedBlock], values: Sequence[int] | Ints, kind: type[np.generic]
+) -> Ints:
+    """One value per block, for each of its events."""
+    return np.repeat(np.asarray(values, kind), [block.header.event_count for block in blocks])
+
+
+def indexes_of(blocks: Sequence[PlacedBlock]) -> Ints:
+    """The place of each event in its block, from 0, as int32."""
+    ends = np.cumsum([block.header.event_count for block in blocks], dtype=np.int32)
+    starts = np.concatenate([np.zeros(1, np.int32), ends[:-1]])
+    return np.arange(ends[-1], dtype=np.int32) - per_event(blocks, starts, np.int32)
+
+
 def events_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
     """The payloads of at least one block, `rows` of them. Raises CorruptBlock without a place."""
-    lengths = [_column(block, np.uint32, 0) for block in blocks]
+    lengths = _end_to_end([_column(block, np.uint32, 0) for block in blocks])
     sizes = [block.header.payloads_size for block in blocks]
-    _check_lengths(lengths, sizes, "a block's lengths do not add up")
+    _check_lengths(blocks, lengths, sizes, "a block's lengths do not add up")
     values = _joined([block.payloads for block in blocks])
-    return pa.Array.from_buffers(pa.binary(), rows, [None, _offsets(lengths, rows), values])
+    return pa.Array.from_buffers(pa.binary(), rows, [None, _offsets(lengths), values])
 
 
 def keys_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
     """The routing keys, null where an event has none. Raises CorruptBlock without a place."""
     if not any(block.header.flags & FLAG_KEYS for block in blocks):
         return pa.nulls(rows, pa.string())
-    stored = [
-        _column(block, np.uint16, 4)
-        if block.header.flags & FLAG_KEYS
-        else np.full(block.header.event_count, NO_KEY, np.uint16)
-        for block in blocks
-    ]
-    lengths = [np.where(column == NO_KEY, 0, column) for column in stored]
+    stored = _end_to_end(
+        [
+            _column(block, np.uint16, 4)
+            if block.header.flags & FLAG_KEYS
+            else np.full(block.header.event_count, NO_KEY, np.uint16)
+            for block in blocks
+        ]
+    )
+    has_key = stored != NO_KEY
+    lengths = np.where(has_key, stored, 0)
     sizes = [block.header.keys_size for block in blocks]
-    _check_lengths(lengths, sizes, "a block's key lengths do not add up")
-    valid = np.packbits(np.concatenate(stored) != NO_KEY, bitorder="little")
+    _check_lengths(blocks, lengths, sizes, "a block's key lengths do not add up")
+    valid = np.packbits(has_key, bitorder="little")
     values = _joined([block.keys for block in blocks])
-    buffers = [pa.py_buffer(valid), _offsets(lengths, rows), values]
-    keys = pa.Array.from_buffers(pa.string(), rows, buffers)
+    keys = pa.Array.from_buffers(
+        pa.string(), rows, [pa.py_buffer(valid), _offsets(lengths), values]
+    )
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -216,6 +225,8 @@ def keys_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
 
 def times_of(blocks: Sequence[PlacedBlock]) -> Ints:
     """The event times in Unix ms: the writer's, else the time of the block."""
+    if not any(block.header.flags & FLAG_TIMESTAMPS for block in blocks):
+        return per_event(blocks, [block.header.base_timestamp_ms for block in blocks], np.int64)
     return _end_to_end([_times_ms(block) for block in blocks])
 
 
@@ -232,15 +243,20 @@ def _column(block: PlacedBlock, kind: type[np.integer[Any]], bytes_before: int) 
     return np.frombuffer(block.body, kind, count, bytes_before * count)
 
 
-def _check_lengths(lengths: Sequence[Ints], sizes: Sequence[int], fault: str) -> None:
-    for column, size in zip(lengths, sizes, strict=True):
-        if int(column.sum(dtype=np.uint64)) != size:
-            raise CorruptBlock(fault)
+def _check_lengths(
+    blocks: Sequence[PlacedBlock], lengths: Ints, sizes: Sequence[int], fault: str
+) -> None:
+    """Check that the lengths of each block's events, of all blocks end to end, add up to its size.
+    No block is without events."""
+    counts = [block.header.event_count for block in blocks]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[:-1], dtype=np.int64)])
+    if np.any(np.add.reduceat(lengths, starts, dtype=np.uint64) != np.asarray(sizes, np.uint64)):
+        raise CorruptBlock(fault)
 
 
-def _offsets(lengths: Sequence[Ints], rows: int) -> pa.Buffer:
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(_end_to_end(lengths), out=offsets[1:])
+def _offsets(lengths: Ints) -> pa.Buffer:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
     return pa.py_buffer(offsets)
 
 

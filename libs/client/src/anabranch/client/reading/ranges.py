@@ -4,6 +4,8 @@ A request for a range returns all of it or raises an error. Blocks are returned 
 so the caller that decodes them verifies them.
 """
 
+from collections.abc import Iterable
+
 from anabranch.client.backoff import Backoff
 from anabranch.client.reading.bounds import Start, StreamBounds
 from anabranch.client.reading.frontier import Standing
@@ -108,6 +110,13 @@ class SegmentRanges:
             )
 
         return (await self.calls(segment).ask(request, SegmentRead))[1]
+
+    async def prepare(self, segments: Iterable[str]) -> None:
+        """Look up the stores of many segments in few queries, before `read` is called for each.
+
+        If no controller answers, `read` looks up its segment itself.
+        """
+        await self._directory.prepare(segments)
 
     async def read(self, segment: str, offset: int, end: int) -> bytes:
         """Whole appends from `offset`, at least one and about 4 MiB, none beyond `end`.

@@ -63,6 +63,7 @@ class StorePlace:
     async def read_whole(self, pieces: Sequence[Piece]) -> Sequence[bytes]:
         """See the port: several reads are in flight."""
         ranges = self.client.ranges()
+        await ranges.prepare(piece.segment for piece in pieces)
 
         async def whole(piece: Piece) -> bytes:
             parts: list[bytes] = []

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.client.reading.arrow import (
-    Ints,
     PlacedBlock,
     events_of,
     fixed,
+    indexes_of,
     keys_of,
+    per_event,
     strings,
     times_of,
 )
@@ -128,10 +129,6 @@ class Run:
         """The routing keys."""
         return keys_of(self.blocks, self.rows)
 
-    def repeated(self, values: Sequence[int] | Ints, kind: type[np.generic]) -> Ints:
-        """One value per block, for each of its events."""
-        return np.repeat(np.asarray(values, kind), self.counts)
-
     def texts(self, text_of: Callable[[PlacedBlock], str], start: int, stop: int) -> pa.Array:
         """One text per block, for the events from `start` up to `stop`."""
         found = [text_of(block) for block in self.blocks]
@@ -139,7 +136,7 @@ class Run:
         if len(distinct) == 1:
             return _repeated(found[0].encode(), stop - start)
         numbers = {text: number for number, text in enumerate(distinct)}
-        rows = self.repeated([numbers[text] for text in found], np.int32)[start:stop]
+        rows = per_event(self.blocks, [numbers[text] for text in found], np.int32)[start:stop]
         return strings(distinct).take(fixed(pa.int32(), np.ascontiguousarray(rows)))
 
 
@@ -160,16 +157,10 @@ def _event_times(run: Run) -> pa.Array:
     return fixed(_TIME, times_ms * 1000)
 
 
-def _indexes(run: Run) -> pa.Array:
-    parts = [np.arange(count, dtype=np.int32) for count in run.counts]
-    return fixed(pa.int32(), parts[0] if len(parts) == 1 else np.concatenate(parts))
-
-
 def _event_numbers(run: Run) -> pa.Array:
     """The numbers ascend by one in a block; the arithmetic is that of unsigned numbers."""
-    firsts = run.repeated([block.header.first_event_number for block in run.blocks], np.uint64)
-    starts = run.repeated(np.cumsum([0, *run.counts[:-1]], dtype=np.uint64), np.uint64)
-    numbers = firsts + (np.arange(run.rows, dtype=np.uint64) - starts)
+    firsts = [block.header.first_event_number for block in run.blocks]
+    numbers = per_event(run.blocks, firsts, np.uint64) + indexes_of(run.blocks).astype(np.uint64)
     return fixed(pa.int64(), numbers.view(np.int64))
 
 
@@ -187,8 +178,9 @@ def _watermarks(run: Run) -> pa.Array:
     found = [run.watermarks.get(parse_segment_name(b.segment)[0]) for b in run.blocks]
     if all(at_ms is None for at_ms in found):
         return pa.nulls(run.rows, _TIME)
-    times = run.repeated([0 if at_ms is None else at_ms * 1000 for at_ms in found], np.int64)
-    valid = np.repeat([at_ms is not None for at_ms in found], run.counts)
+    times_us = [0 if at_ms is None else at_ms * 1000 for at_ms in found]
+    times = per_event(run.blocks, times_us, np.int64)
+    valid = per_event(run.blocks, [at_ms is not None for at_ms in found], np.bool_)
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(_TIME, run.rows, [bits, pa.py_buffer(times)])
 
@@ -198,9 +190,9 @@ _PER_EVENT: Mapping[str, Callable[[Run], pa.Array]] = {
     "routing_key": lambda run: run.keys,
     "event_time": _event_times,
     "offset": lambda run: fixed(
-        pa.int64(), run.repeated([block.offset for block in run.blocks], np.int64)
+        pa.int64(), per_event(run.blocks, [block.offset for block in run.blocks], np.int64)
     ),
-    "index": _indexes,
+    "index": lambda run: fixed(pa.int32(), indexes_of(run.blocks)),
     "event_number": _event_numbers,
     "key_position": _key_positions,
     "watermark": _watermarks,
