@@ -308,11 +308,11 @@ async def test_a_call_for_which_there_is_no_room_in_time_fails() -> None:
         b.table(buffer_size_bytes=1500, retry_timeout_s=0.05) as table,
     ):
         b.fault(held)
-        told = await together(*[table.put(f"{n}", bytes(1000)) for n in range(3)])
+        told = await together(*[table.put(f"{n}", bytes(1000)) for n in range(8)])
         assert isinstance(told[0], OutcomeUnknown | Unavailable)
-        # The first call may end, and give its room to the second, just before that one's deadline.
-        assert isinstance(told[1], BufferFull | OutcomeUnknown | Unavailable)
-        assert isinstance(told[2], BufferFull)
+        # A call may end, and give its room to the next one, just before that one's deadline.
+        assert all(isinstance(each, BufferFull | OutcomeUnknown | Unavailable) for each in told[1:])
+        assert any(isinstance(each, BufferFull) for each in told[1:])
         b.fault(no_faults)
         b.store.release()
         await together(table.put("a", bytes(1000)))
