@@ -13,9 +13,11 @@ from opentelemetry.trace import Tracer
 from anabranch.common.errors import AnabranchError
 from anabranch.common.model.names import transient_name
 from anabranch.common.tier2.state import Catalog
+from anabranch.common.wire.block import FLAG_LARGE, FLAG_PARTS_BEFORE, LargeReference
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
+    AppendLarge,
     AppendOnce,
     AttributeUpdate,
     ConditionalAppend,
@@ -338,6 +340,24 @@ class ContainerDriver:
             count=count,
             is_block=is_block,
             trace_parent=trace_parent,
+        )
+        self.container.append(session, self._request_id, request, payload)
+
+    def append_large(self, session: AppendSession, first: int, parts: str, length: int) -> bytes:
+        """Append a reference to `length` bytes of parts, with these parts; returns its bytes."""
+        block = encode_block(
+            [LargeReference(0, length, 1, 0).encode()], writer_id=session.writer_id,
+            first_event_number=first, base_timestamp_ms=0, flags=FLAG_LARGE | FLAG_PARTS_BEFORE,
+        )  # fmt: skip
+        self.append_with_parts(session, first, parts, block)
+        return block
+
+    def append_with_parts(
+        self, session: AppendSession, first: int, parts: str, payload: bytes
+    ) -> None:
+        self._request_id += 1
+        request = AppendLarge(
+            session=session.session, first_event_number=first, count=1, parts=parts
         )
         self.container.append(session, self._request_id, request, payload)
 

@@ -30,6 +30,7 @@ from anabranch.common.model.names import transient_name
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendLarge,
     AppendOnce,
     AppendSetup,
     AppendTogether,
@@ -300,8 +301,18 @@ class FakeConnection(asyncio.Protocol):
         segment = self._store.segments.get(writer[1])
         if segment is None:
             raise SegmentNotFound("no such segment", segment=writer[1])
+        first, count = append.first_event_number, append.count
+        if isinstance(append, AppendLarge) and not segment.judge(writer[0], first, count):
+            self._put_parts(segment, append.parts)
         last = segment.append(writer[0], append, payload)
         return Appended(session=append.session, last_event_number=last, length=len(segment.data))
+
+    def _put_parts(self, segment: FakeSegment, name: str) -> None:
+        """Merge a transient segment. Raises SessionEnded."""
+        source = self._store.segments.pop(name, None)
+        if source is None or not source.sealed:
+            raise SessionEnded("the parts of the large event are gone")
+        self._store.merged[name] = MergedSegment(name, segment.absorb(source), len(source.data))
 
     def _append_once(self, request: AppendOnce, payload: bytes) -> Appended:
         if request.segment in self._store.deleted:

@@ -148,7 +148,7 @@ def _events_by_writer(content: bytes, *, whole: bool) -> dict[bytes, list[tuple[
         if first != expected:
             raise HistoryViolation(f"block at {at} starts with event {first}, expected {expected}")
         for number, event in enumerate(block.events(), first):
-            if identify(event) != (block.header.writer_id, number):
+            if not block.header.is_large and identify(event) != (block.header.writer_id, number):
                 raise HistoryViolation(f"block at {at} holds event {number} out of place")
             events.append((number, event))
         at += block.header.size

@@ -10,7 +10,7 @@ from anabranch.client.reading.large_events import fetch_large
 from anabranch.client.writing import columns, lane_writer, placing, uploads
 from anabranch.common.errors import SegmentTruncated
 from anabranch.common.model.hashing import routing_position
-from anabranch.common.wire.block import Block, LargeReference
+from anabranch.common.wire.block import Block
 from kit.client_bench import Bench
 from kit.fake_segment import FakeSegment
 
@@ -42,7 +42,7 @@ async def events_in(segment: FakeSegment) -> list[tuple[str | None, bytes]]:
         block = Block(bytes(segment.data), at)
         for key, payload in zip(block.keys(), block.events(), strict=True):
             if block.header.is_large:
-                payload = await fetch_large(read, LargeReference.parse(payload))  # noqa: PLW2901
+                payload = await fetch_large(read, block.reference(at))  # noqa: PLW2901
             found.append((None if key is None else key.decode(), payload))
         at += block.header.size
     return found

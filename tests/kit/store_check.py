@@ -3,6 +3,7 @@
 from anabranch.common.errors import SegmentNotFound
 from anabranch.common.model.names import transaction_segment
 from anabranch.common.model.topics import TOPIC_MARK
+from anabranch.common.wire.block import FLAG_PARTS_BEFORE, Block
 from anabranch.common.wire.messages import GetSegmentInfo, SegmentInfo
 from kit.history import History, Place
 from kit.record_numbers import check_numbers
@@ -55,5 +56,25 @@ async def _check_living(client: Client, segment: str, info: SegmentInfo) -> None
     assert sealed or segment not in history.sealed_at, f"{segment} was unsealed"
     assert info.length == info.start + len(content), f"{segment}: {info} is not what was read"
     history.check_segment(segment, content, info.start)
+    _check_references(client, segment, content, info.start)
     if TOPIC_MARK in segment:
         await check_numbers(client, info, content)
+
+
+def _check_references(client: Client, segment: str, content: bytes, start: int) -> None:
+    """Each reference lies directly behind an upload, and each upload directly before one."""
+    world = client.life.world
+    uploads = {
+        (place.offset, place.length)
+        for name, place in world.history.merged.items()
+        if name in world.uploads and place.target == segment and place.offset >= start
+    }
+    references: set[tuple[int, int]] = set()
+    at = 0
+    while at < len(content):
+        block = Block(content, at)
+        if block.header.flags & FLAG_PARTS_BEFORE:
+            found = block.reference(start + at)
+            references.add((found.offset, found.length))
+        at += block.header.size
+    assert references == uploads, f"{segment}: {references} refer to {uploads}"

@@ -11,7 +11,7 @@ from anabranch.common.wire.messages import (
     error_of,
 )
 from anabranch.segstore.handlers.transient import TransientDesk
-from kit.store_requests import merge, seal
+from kit.store_requests import info_of, merge, seal
 from kit.store_world import Client
 from kit.store_writer import WriterScript
 
@@ -52,6 +52,11 @@ class Uploads:
         for name in names:
             await seal(self.client, name, NO_DECISION)
         await merge(self.client, parent, names, NO_DECISION)
+
+    async def store(self, writer: WriterScript, name: str) -> None:
+        """Seal the segment, and append a reference to it with its bytes before it."""
+        await seal(self.client, name, NO_DECISION)
+        writer.send_large(self.client, name, (await info_of(self.client, name)).length)
 
     def disconnect(self) -> None:
         """The connection is gone."""

@@ -106,6 +106,8 @@ class World:
     created: set[str] = field(default_factory=set)
     counters: list["Counting"] = field(default_factory=list)
     transients: dict[str, int] = field(default_factory=dict)
+    uploads: set[str] = field(default_factory=set)
+    """Transient segments that are stored before a reference, and in no other way."""
     """Transient segments, and the life in which each was made."""
     lives: int = 0
 

@@ -1,9 +1,11 @@
 """An idempotent writer of the simulated store, which outlives the store's lives."""
 
+from anabranch.common.wire.block import FLAG_LARGE, FLAG_PARTS_BEFORE, LargeReference
 from anabranch.common.wire.block_encoding import encode_block
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendLarge,
     Failed,
 )
 from kit.history import History, HistoryViolation, make_event
@@ -79,6 +81,23 @@ class WriterScript:
             self._history.attempt(self.segment, self.writer_id, first, events)
         self.sent += count
         append = Append(session=self._session, first_event_number=first, count=count)
+        client.append(append, block)
+
+    def send_large(self, client: Client, parts: str, length: int) -> None:
+        """Send a reference to `length` bytes of parts as the next event, with these parts."""
+        assert len(self.made) == self.sent
+        first = self.sent + 1
+        self.made.append(LargeReference(0, length, 1, 0).encode())
+        events = self.made[self.sent :]
+        block = encode_block(
+            events, writer_id=self.writer_id, first_event_number=first, base_timestamp_ms=0,
+            flags=FLAG_LARGE | FLAG_PARTS_BEFORE,
+        )  # fmt: skip
+        self._history.attempt(self.segment, self.writer_id, first, events)
+        self._history.merging.add((parts, self.segment))
+        client.life.world.uploads.add(parts)
+        self.sent += 1
+        append = AppendLarge(session=self._session, first_event_number=first, count=1, parts=parts)
         client.append(append, block)
 
     def resend_from(self, number: int) -> None:

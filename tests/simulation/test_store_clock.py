@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.segstore.domain.container import large
 from anabranch.segstore.domain.container.decide import DUPLICATE, decide_append
-from anabranch.segstore.shell.container import container
 from kit.rng import seeded
 from kit.store_scenario import random_store
 from kit.thorough import some_of
@@ -58,6 +58,6 @@ def test_a_decision_that_trusts_the_clock_is_found_out(monkeypatch: pytest.Monke
         late, latest_ms[0] = now_ms < latest_ms[0], now_ms
         return DUPLICATE if late else decision
 
-    monkeypatch.setattr(container, "decide_append", trusting)
+    monkeypatch.setattr(large, "decide_append", trusting)
     with pytest.raises(AssertionError):
         live_with(jumping, range(100), monkeypatch)

@@ -46,6 +46,10 @@ async def uploading_life(life: Life) -> None:
     merged, tiered, left = [await upload(mine, number) for number in (2, 3, 4)]
     given_up = await upload(lost, 5)
     await mine.finish(PARENT, merged)
+    large = await upload(mine, 7)
+    await mine.write(parent)
+    await mine.store(parent, large)
+    parent.send(client, 1)
     await flush(client, CONTAINER)
     lost.disconnect()
     with pytest.raises(SegmentNotFound):
@@ -53,6 +57,8 @@ async def uploading_life(life: Life) -> None:
     flushing = life.loop.create_task(flush(client, CONTAINER))
     await life.clock.sleep(PUT_S / 2)
     await mine.finish(PARENT, tiered)
+    assert await parent.begin(client)
+    await mine.store(parent, await upload(mine, 8))
     await flushing
     await mine.write(parent)
     # the last merge and the end of its connection, in one moment

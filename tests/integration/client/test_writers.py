@@ -6,6 +6,7 @@ embedded cluster.
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -98,6 +99,47 @@ async def test_a_large_event_is_stored_and_counted_as_one_event(client: Client) 
     async with client.reader(LARGE, until_tail=True) as reader:
         found = [event.payload async for event in reader]
     assert found == [b"before", large, b"after"]
+
+
+async def test_large_events_of_a_transaction_appear_with_it_though_the_store_is_killed(
+    cluster: EmbeddedCluster, client: Client
+) -> None:
+    stream, large = f"{LARGE.scope}/moved", os.urandom(9 * MIB)
+    await client.streams.create(stream, segments=4)
+    settings = WriterSettings(large_events=True)
+    async with client.writer(stream, settings) as writer:
+        writer.write(b"before", "k")
+        async with writer.transaction() as txn:
+            txn.write(b"first", "k")
+            txn.write(large, "k")
+            txn.write(b"last", "k")
+            txn.write(large, "another key")
+            await txn.flush()
+            assert await payloads(client, stream) == [b"before"]
+            txn.write(large, "k")
+            kill_store(cluster)
+            txn.write(large, "k")
+        aborted = await writer.transaction()
+        aborted.write(large, "k")
+        await aborted.flush()
+        await aborted.abort()
+        writer.write(b"behind", "k")
+    await client.cluster.flush_to_tier2()
+    kill_store(cluster)
+    found = await payloads(client, stream)
+    assert sorted(found) == sorted([b"before", b"first", b"last", b"behind", *[large] * 4])
+    places = [found.index(each) for each in (b"before", b"first", b"last", b"behind")]
+    assert places == sorted(places)
+
+
+def kill_store(cluster: EmbeddedCluster) -> None:
+    (pid,) = cluster.segstore_pids()
+    os.kill(pid, signal.SIGKILL)
+
+
+async def payloads(client: Client, stream: str) -> list[bytes]:
+    async with client.reader(stream, until_tail=True) as reader:
+        return [event.payload async for event in reader]
 
 
 # --- key-value tables --------------------------------------------------------------------------

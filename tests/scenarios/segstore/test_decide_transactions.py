@@ -8,13 +8,9 @@ from anabranch.common.contracts.segment_requests import MERGE_NAMES_SIZE_BYTES_M
 from anabranch.common.errors import AnabranchError, InvalidRequest
 from anabranch.common.model.names import segment_kind, transaction_segment_name
 from anabranch.common.tier2.state import MergedInto, SegmentState, Tombstone
-from anabranch.common.wire.messages import CreateTransient, Stamp
-from anabranch.segstore.domain.container.circumstances import Given
+from anabranch.common.wire.messages import Stamp
 from anabranch.segstore.domain.container.decide import Known, decide_create, decide_delete
-from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.merge import MergeDecision, decide_merge
-from anabranch.segstore.domain.container.transient import answer_create_transient
-from kit.fixed_circumstances import FixedCircumstances
 
 PARENT, DUPLICATE = "scope/stream/3.#epoch.1", "scope/stream/3.#epoch.7"
 IDS = ["0a" * 16, "0b" * 16]
@@ -174,14 +170,6 @@ def test_what_comes_late_finds_the_outcome(known: str, request_text: str, outcom
         lambda: decide(known_as(known, name, 9, 30), name, Stamp(1, int(revision)), 0)
     )
     assert outcome in (decided, type(decided).__name__)
-
-
-def test_a_transaction_segment_has_no_transient_ones() -> None:
-    state = SegmentMap()
-    request = CreateTransient(segment=SOURCES[0], writer_id=bytes(16))
-    name = f"{SOURCES[0]}#transient.{IDS[0]}"
-    with pytest.raises(InvalidRequest, match="cannot have transient segments"):
-        answer_create_transient(state, request, FixedCircumstances(Given(name=name)))
 
 
 def test_a_batch_of_a_hundred_fits_in_one_request() -> None:

@@ -15,6 +15,7 @@ from anabranch.common.model.names import (
     segment_id,
     segment_name,
     transaction_segment_name,
+    transient_name,
 )
 from anabranch.segstore.domain.container.decide import check_segment_name
 from kit.thorough import one_in
@@ -37,7 +38,7 @@ HOSTILE = [
     f"a/b/0.#epoch.0#transaction.{'0' * 31}", f"a/b/0.#epoch.0#transaction.{'A' * 32}",
     f"a/b/0.#epoch.0#transaction.{'0' * 32}.", f"a/b/0#transaction.{'0' * 32}",
     f"a/b/0.#epoch.0#transaction.{'0' * 32}#transaction.{'1' * 32}",
-    f"a/b/0.#epoch.0#transaction.{'0' * 32}#transient.{'1' * 32}",
+    f"a/b/0.#epoch.0#transient.{'0' * 32}#transient.{'1' * 32}",
     f"a/b/0.#epoch.0#transient.{'1' * 32}#transaction.{'0' * 32}",
     "x" * 256 + "/b/0.#epoch.0", "a/" + "x" * 251 + "/0.#epoch.0", "x" * 10_000,
     "a/_" + "x" * 255 + "/0.#epoch.0",
@@ -85,3 +86,5 @@ def test_every_name_that_the_controller_gives_is_accepted(
     check_segment_name(name)
     check_segment_name(transaction_segment_name(name, "0a" * 16))
     check_segment_name(transaction_segment_name(name, "0a" * 16, "0b" * 16))
+    check_segment_name(transient_name(name, bytes(16)))
+    check_segment_name(transient_name(transaction_segment_name(name, "0a" * 16), bytes(16)))

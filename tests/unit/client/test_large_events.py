@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from crc32c import crc32c
 
+from anabranch.client import TransactionSettings
 from anabranch.client.reading.large_events import fetch_large
 from anabranch.client.writing.batches import EVENT_OVERHEAD_BYTES
 from anabranch.common.errors import (
@@ -17,16 +18,19 @@ from anabranch.common.errors import (
     OutcomeUnknown,
     Overloaded,
     SegmentTruncated,
+    SessionEnded,
 )
-from anabranch.common.wire.block import FLAG_LARGE, Block, LargeReference
+from anabranch.common.wire.block import FLAG_LARGE, FLAG_PARTS_BEFORE, Block, LargeReference
 from anabranch.common.wire.block_encoding import encode_block, encode_part
 from anabranch.common.wire.messages import (
+    Appended,
+    AppendLarge,
     AppendOnce,
     CreateTransient,
     DeleteSegment,
-    MergeSegments,
     Message,
-    SegmentsMerged,
+    Sealed,
+    SealSegment,
 )
 from kit.client_bench import STREAM, bench, reader_settings, until, writer_settings
 from kit.fake_segstore import Direction, Fault, no_faults
@@ -98,6 +102,33 @@ async def test_a_connection_lost_at_any_step_costs_and_repeats_nothing(
     raise AssertionError("the conversation does not end")
 
 
+@pytest.mark.parametrize("direction", ["in", "out"])
+async def test_a_transaction_whose_connection_is_lost_at_any_step_has_every_event_once(
+    direction: Direction,
+) -> None:
+    for step in range(STEPS_MAX):
+        async with bench() as b:
+            seen = 0
+
+            def drop_once(at: Direction, message: Message, step: int = step) -> Fault | None:
+                nonlocal seen
+                seen += at == direction
+                return Fault.DROP if at == direction and seen == step + 1 else None
+
+            async with b.client.writer(STREAM, SETTINGS) as writer:
+                await writer.append(b"before", "k")
+                b.store.fault = drop_once
+                async with writer.transaction(TransactionSettings(short=False)) as txn:
+                    await txn.flush()
+                    txn.write_batch(mixed(6), keys=["k"] * 6)
+            (segment,) = b.segments
+            expected = [("k", event) for event in (b"before", *mixed(6))]
+            assert await events_in(segment) == expected, step
+            if seen <= step:
+                return
+    raise AssertionError("the conversation does not end")
+
+
 async def test_a_stream_scaled_at_any_step_gets_every_event_once_and_in_order() -> None:
     for start in range(STEPS_MAX):
         async with bench(segment_count=2) as b:
@@ -118,7 +149,7 @@ async def test_a_stream_scaled_at_any_step_gets_every_event_once_and_in_order() 
     raise AssertionError("the conversation does not end")
 
 
-@pytest.mark.parametrize("kind", [CreateTransient, AppendOnce, MergeSegments])
+@pytest.mark.parametrize("kind", [CreateTransient, AppendOnce, SealSegment, AppendLarge])
 @pytest.mark.parametrize("refusal", [Overloaded("wait"), OutcomeUnknown("maybe")])
 async def test_an_upload_that_is_refused_for_now_is_begun_anew(
     kind: type[Message], refusal: AnabranchError
@@ -140,35 +171,56 @@ async def test_an_upload_that_is_refused_for_now_is_begun_anew(
         assert [event for _, event in await events_of(b)] == mixed(6)
 
 
-async def test_a_merge_whose_answer_is_lost_leaves_parts_that_nobody_refers_to() -> None:
+@pytest.mark.parametrize("is_taken", [False, True])
+async def test_a_large_event_whose_answer_is_lost_has_its_parts_once(is_taken: bool) -> None:
     async with bench() as b:
-        lost = 0
+        lost: list[Message] = []
 
-        def lose(at: Direction, message: Message) -> Fault | None:
-            nonlocal lost
-            if at == "out" and isinstance(message, SegmentsMerged) and not lost:
-                lost += 1
+        def lose(_: Direction, message: Message) -> Fault | None:
+            wanted = Appended if is_taken else AppendLarge
+            # the parts' own appends are answered without a session
+            if not lost and isinstance(message, wanted) and message.session:
+                lost.append(message)
                 return Fault.DROP
             return None
 
-        b.store.fault = lose
         async with b.client.writer(STREAM, SETTINGS) as writer:
-            await writer.append(b"x" * 200, "k")
+            b.store.fault = lose
+            writer.write(b"x" * 200, "k")
+            writer.write(b"behind", "k")
         (segment,) = b.segments
-        assert await events_in(segment) == [("k", b"x" * 200)]
-        assert len(segment.data) > 400, "both uploads are there"
+        assert lost
+        assert await events_in(segment) == [("k", b"x" * 200), ("k", b"behind")]
+        assert segment.event_count == 2
+        assert bytes(segment.data).count(b"x" * 40) == 5, "the parts are there once"
+
+
+async def test_a_session_that_ends_behind_an_upload_leaves_no_transient_segment() -> None:
+    async with bench() as b:
+        refused: list[Message] = []
+
+        def refuse(at: Direction, message: Message) -> AnabranchError | None:
+            if at == "in" and isinstance(message, AppendLarge) and len(refused) < 3:
+                refused.append(message)
+                return SessionEnded("another setup")
+            return None
+
+        b.store.fault = refuse
+        async with b.client.writer(STREAM, SETTINGS) as writer:
+            writer.write_batch(mixed(6))
+        assert [event for _, event in await events_of(b)] == mixed(6)
+        assert len(refused) == 3
+        assert len(b.store.segments) == 1
 
 
 async def test_blocks_before_a_large_event_go_on_and_those_behind_it_wait() -> None:
     async with bench() as b:
-        b.store.fault = lambda at, m: (
-            Fault.HOLD if at == "out" and isinstance(m, SegmentsMerged) else None
-        )
+        b.store.fault = lambda at, m: Fault.HOLD if at == "out" and isinstance(m, Sealed) else None
         async with b.client.writer(STREAM, SETTINGS) as writer:
             writer.write(b"before", "k")
             writer.write(b"x" * 200, "k")
             writer.write(b"behind", "k")
-            await until(lambda: len(b.segments[0].data) > 200)
+            await until(lambda: any(isinstance(m, SealSegment) for m in b.store.requests))
             assert await events_in(b.segments[0]) == [("k", b"before")]
             b.store.fault = no_faults
             b.store.release()
@@ -178,12 +230,10 @@ async def test_blocks_before_a_large_event_go_on_and_those_behind_it_wait() -> N
 
 async def test_an_upload_that_is_given_up_leaves_no_transient_segment() -> None:
     async with bench() as b:
-        b.store.fault = lambda at, m: (
-            Fault.HOLD if at == "out" and isinstance(m, SegmentsMerged) else None
-        )
+        b.store.fault = lambda at, m: Fault.HOLD if at == "out" and isinstance(m, Sealed) else None
         writer = await b.client.writer(STREAM, SETTINGS).__aenter__()
         writer.write(b"x" * 200)
-        await until(lambda: bool(b.store.merged))
+        await until(lambda: any(isinstance(m, SealSegment) for m in b.store.requests))
         await writer.close()
         await until(lambda: any(isinstance(m, DeleteSegment) for m in b.store.requests))
         assert len(b.store.segments) == 1
@@ -266,7 +316,7 @@ async def test_an_event_of_the_greatest_size_that_is_set_is_taken_and_a_larger_o
 async def test_a_large_event_that_is_not_acknowledged_is_given_back_whole() -> None:
     async with bench() as b:
         writer = await b.client.writer(STREAM, SETTINGS).__aenter__()
-        b.store.fault = lambda _, m: Fault.DROP if isinstance(m, MergeSegments) else None
+        b.store.fault = lambda _, m: Fault.DROP if isinstance(m, AppendLarge) else None
         writer.write(b"x" * 200, "k")
         writer.write(b"y", "k")
         await asyncio.sleep(0.01)
@@ -379,10 +429,10 @@ async def test_a_large_event_whose_parts_are_damaged_is_named_with_its_place() -
         reference = segment.boundaries[-2]
         block = Block(bytes(segment.data), reference)
         found = LargeReference.parse(block[0])
-        wrong = LargeReference(found.offset, found.length, found.size, found.crc ^ 1)
+        wrong = LargeReference(0, found.length, found.size, found.crc ^ 1)
         segment.data[reference:] = encode_block(
             [wrong.encode()], writer_id=bytes(16), first_event_number=1, base_timestamp_ms=0,
-            flags=FLAG_LARGE,
+            flags=FLAG_LARGE | FLAG_PARTS_BEFORE,
         )  # fmt: skip
         async with b.client.reader(STREAM, until_tail=True) as reader:
             with pytest.raises(CorruptBlock) as caught:

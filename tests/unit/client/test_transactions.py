@@ -346,13 +346,27 @@ async def test_a_stream_that_is_gone_is_said_to_be() -> None:
 # --- what is refused ----------------------------------------------------------------------
 
 
-async def test_large_events_are_refused_with_what_to_do() -> None:
-    settings = WriterSettings(large_events=True)
-    async with bench() as b, b.client.writer(STREAM, settings) as writer:
+@pytest.mark.parametrize("settings", [None, LONG])
+async def test_large_events_come_along_in_both_kinds(settings: TransactionSettings | None) -> None:
+    large = b"x" * (8 * MIB + 1)
+    async with bench() as b, b.client.writer(STREAM, WriterSettings(large_events=True)) as writer:
+        await writer.append(b"before")
+        async with writer.transaction(settings) as txn:
+            txn.write(b"small", "k")
+            txn.write(large, "k")
+            txn.write(b"behind", "k")
+        aborted = await writer.transaction(settings)
+        aborted.write(large, "k")
+        await aborted.abort()
+        assert await b.payloads() == [b"before", b"small", large, b"behind"]
+
+
+async def test_a_large_event_that_was_not_allowed_is_refused_with_what_to_do() -> None:
+    async with bench() as b, b.client.writer(STREAM) as writer:
         async with writer.transaction(LONG) as txn:
             with pytest.raises(EventTooLarge) as refused:
                 txn.write(b"x" * (8 * MIB + 1))
-            assert "outside a transaction" in refused.value.remedy
+            assert "large_events=True" in refused.value.remedy
             txn.write(b"small")
         assert await b.payloads() == [b"small"]
 

@@ -232,7 +232,7 @@ def test_a_container_that_closes_or_has_failed_leaves_the_end_to_its_next_openin
 
 VERBS = (
     *("begin", "begin", "append", "append", "own"),
-    *("finish", "finish and end", "merge during flush", "end"),
+    *("finish", "finish and end", "merge during flush", "large", "large", "end"),
     *("commit", "flush", "crash"),
 )
 ACTIONS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 3)), max_size=40)
@@ -299,6 +299,8 @@ class Run:
             driver.flush_during(lambda: self._finish(name))
         elif verb.startswith("finish"):
             self._finish(name)
+        elif verb == "large" and model.living[name]:
+            self._store_large(name)
         if verb.endswith("end"):
             driver.container.end_transients([name])
             model.living.pop(name, None)
@@ -307,6 +309,16 @@ class Run:
         self.driver.seal(name, NO_DECISION)
         self.driver.merge(name, stamp=NO_DECISION)
         self.model.parent += self.model.living.pop(name)
+
+    def _store_large(self, name: str) -> None:
+        """Store its bytes and a reference to them, and ask again."""
+        model, driver = self.model, self.driver
+        driver.seal(name, NO_DECISION)
+        parts = model.living.pop(name)
+        model.own += 1
+        for _ in range(2):
+            reference = driver.append_large(driver.setup(), model.own, name, len(parts))
+        model.parent += parts + reference
 
     def check(self) -> None:
         """The applied state is the durable model."""

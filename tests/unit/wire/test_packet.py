@@ -95,7 +95,7 @@ def test_kind_numbers_are_frozen() -> None:
         52: "TableUpdated", 53: "TableRead", 54: "TableDescribed",
         32: "LocateEvent", 55: "EventLocated",
         33: "AppendTogether", 34: "GetLengths", 56: "AppendedTogether", 57: "Lengths",
-        35: "MergeBatch", 58: "BatchMerged",
+        35: "MergeBatch", 58: "BatchMerged", 36: "AppendLarge",
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from anabranch.common.errors import (
     SegmentTruncated,
 )
 from anabranch.common.model.names import parse_segment_name
-from anabranch.common.wire.block import Block, LargeReference, parse_header
+from anabranch.common.wire.block import Block, parse_header
 from anabranch.common.wire.messages import ReadSegment, Request, SegmentRead
 
 _DIGITS_MAX = 19
@@ -95,7 +95,7 @@ async def _put_large(calls: SegmentCalls, block: Block, pointer: EventPointer) -
 
     block.open()
     try:
-        block.put_event(await fetch_large(read, LargeReference.parse(block[0])))
+        block.put_event(await fetch_large(read, block.reference(pointer.offset)))
     except EventsTruncated as error:
         raise _not_found("the parts of the event were truncated", pointer) from error
 

@@ -24,7 +24,7 @@ from anabranch.common.errors import (
     InvalidRequest,
     SegmentTruncated,
 )
-from anabranch.common.wire.block import HEADER_SIZE_BYTES, Block, LargeReference
+from anabranch.common.wire.block import HEADER_SIZE_BYTES, Block
 from anabranch.common.wire.messages import (
     LocateOffset,
     OffsetLocated,
@@ -158,7 +158,7 @@ class SegmentBlocks:
     async def _fetch_large(self, block: Block) -> None:
         """Put the event that the block refers to into the block."""
         try:
-            block.put_event(await fetch_large(self._read_parts, LargeReference.parse(block[0])))
+            block.put_event(await fetch_large(self._read_parts, block.reference(self.offset)))
         except EventsTruncated as error:
             start = error.fields.get("start")
             behind = self.offset + block.header.size

@@ -6,7 +6,7 @@ hands nothing over to successors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
@@ -16,7 +16,7 @@ from anabranch.client.wire.control import SegmentDirectory
 from anabranch.client.writing.appender import SegmentAppender
 from anabranch.client.writing.lane_writer import LaneWriter, T
 from anabranch.common.contracts.queries import SegmentInStream
-from anabranch.common.errors import AnabranchError, Remedy
+from anabranch.common.errors import AnabranchError
 from anabranch.common.wire.codec import require_zstd
 
 
@@ -32,17 +32,12 @@ class Writing:
 class TransactionWriter(LaneWriter[T]):
     """The writer of a whole transaction or of one part. See the module."""
 
-    _large_remedy = Remedy(
-        "split the event; a transaction takes events of at most 8 MiB",
-        api="split the event, or write it outside a transaction",
-    )
-
     def __init__(self, fate: Fate, writing: Writing, serializer: Serializer[T] | None) -> None:
         super().__init__(
             fate.calls.stream,
             directory=writing.directory,
             runtime=writing.runtime,
-            settings=replace(writing.settings, large_events=False),
+            settings=writing.settings,
             serializer=serializer,
         )
         self._fate = fate

@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from anabranch.client.backoff import Backoff
 from anabranch.client.settings import WRITER_BLOCK_SIZE_BYTES_MAX, WriterSettings
 from anabranch.client.wire.control import SegmentDirectory
@@ -47,6 +49,7 @@ from anabranch.common.runtime.clock import Clock
 from anabranch.common.wire.messages import (
     Append,
     Appended,
+    AppendLarge,
     AppendSetup,
     Failed,
     GetSegmentInfo,
@@ -315,9 +318,9 @@ class SegmentAppender:
         session.news.clear()
 
     async def _upload(self, session: _Session, large: LargeEvent) -> None:
-        """Bring the parts into the segment; an error ends the session and is its reason."""
+        """Bring the parts to the store; an error ends the session and is its reason."""
         try:
-            large.reference = await self._uploads.upload(
+            large.uploaded = await self._uploads.upload(
                 large.event, self.segment, session.container_epoch, session.connection
             )
         except AnabranchError as error:
@@ -336,6 +339,8 @@ class SegmentAppender:
             session=session.number, first_event_number=block.first, count=block.count,
             trace_parent=trace_parent,
         )  # fmt: skip
+        if block.large is not None:
+            append = AppendLarge(**structs.asdict(append), parts=block.parts)
         try:
             session.connection.send_append(append, block.data)
         except ConnectionLost as error:

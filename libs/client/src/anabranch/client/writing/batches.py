@@ -9,7 +9,7 @@ of a large event only a reference is sent.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from anabranch.common.wire.block import (
     FLAG_LARGE,
+    FLAG_PARTS_BEFORE,
     HEADER_SIZE_BYTES,
     LARGE_REFERENCE_SIZE_BYTES,
     NO_KEY,
@@ -151,16 +152,28 @@ def _cut(joined: bytes, lengths: Iterable[int]) -> list[bytes]:
     return [joined[a:b] for a, b in pairwise(ends)]
 
 
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """The parts of a large event in the transient segment `parts` of a connection.
+
+    `discard` ends the segment, if it still exists.
+    """
+
+    parts: str
+    reference: LargeReference
+    discard: Callable[[], None]
+
+
 @dataclass(slots=True)
 class LargeEvent:
-    """One event that is stored as parts. `reference`: None until these are in its segment."""
+    """One event that is stored as parts. `uploaded`: None until these are at its store."""
 
     event: bytes
     key: bytes | None
     timestamp_ms: int | None
     cost: int
     spans: "BlockSpans | None" = None
-    reference: LargeReference | None = None
+    uploaded: Uploaded | None = None
 
     @property
     def count(self) -> int:
@@ -176,17 +189,23 @@ class LargeEvent:
         """The event."""
         return [self.event]
 
+    def discard_upload(self) -> None:
+        """Forget the parts that were uploaded, if any."""
+        if self.uploaded is not None:
+            self.uploaded.discard()
+            self.uploaded = None
+
     def encode(self, numbering: Numbering) -> bytes:
         """The reference as one block; only once the event was uploaded."""
-        assert self.reference is not None
+        assert self.uploaded is not None
         return encode_block(
-            [self.reference.encode()],
+            [self.uploaded.reference.encode()],
             writer_id=numbering.writer_id,
             first_event_number=numbering.first,
             base_timestamp_ms=numbering.now_ms,
             keys=None if self.key is None else [self.key],
             timestamps_ms=None if self.timestamp_ms is None else [self.timestamp_ms],
-            flags=FLAG_LARGE,
+            flags=FLAG_LARGE | FLAG_PARTS_BEFORE,
         )
 
 

@@ -64,9 +64,6 @@ _RAISE_LIMIT = Remedy(api="split the event, or raise `WriterSettings(event_size_
 class LaneWriter(Generic[T]):
     """Writes the values that its `serializer` accepts (T). See the module."""
 
-    _large_remedy: Remedy | None = None
-    """What to do with an event over 8 MiB; None: what its error says."""
-
     def __init__(
         self,
         stream: StreamRef,
@@ -298,7 +295,7 @@ class LaneWriter(Generic[T]):
         """Raise unless an event of `size` bytes, and `cost` bytes of buffer, can be taken."""
         limit = self._settings.event_limit_bytes
         if size > limit:
-            remedy = _RAISE_LIMIT if self._settings.large_events else self._large_remedy
+            remedy = _RAISE_LIMIT if self._settings.large_events else None
             raise EventTooLarge("an event is over the limit", remedy=remedy, size=size, limit=limit)
         self._raise_failure()
         limit = self._room.limit

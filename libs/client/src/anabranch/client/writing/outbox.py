@@ -12,7 +12,8 @@ takes no more, `take_all` gives the rest to the outboxes of its successors.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -45,6 +46,13 @@ class SentBlock(Struct, frozen=True):
     @property
     def last(self) -> int:
         return self.first + self.count - 1
+
+    @property
+    def parts(self) -> str:
+        """The transient segment with the parts of its large event."""
+        assert self.large is not None
+        assert self.large.uploaded is not None
+        return self.large.uploaded.parts
 
 
 def rest_after(block: SentBlock, last: int) -> SentBlock:
@@ -152,7 +160,7 @@ class Outbox:
     def next_upload(self) -> LargeEvent | None:
         """The large event that must be uploaded before anything else is sent, if any."""
         first = self._closed[0] if self._closed else None
-        return first if isinstance(first, LargeEvent) and first.reference is None else None
+        return first if isinstance(first, LargeEvent) and first.uploaded is None else None
 
     @property
     def is_gathering(self) -> bool:
@@ -227,8 +235,9 @@ class Outbox:
     def resume(self, last: int) -> int:
         """A new session starts after event number `last`: as `acknowledge`.
 
-        The blocks in flight afterwards must be resent. Raises WriterExpired if the store has
-        forgotten events that it acknowledged.
+        The blocks in flight afterwards must be resent. Large events, and everything behind them,
+        are not in flight any more, because their parts must be uploaded again. Raises WriterExpired
+        if the store has forgotten events that it acknowledged.
         """
         if last < self.acknowledged:
             raise WriterExpired(
@@ -236,7 +245,25 @@ class Outbox:
                 stored=last,
                 acknowledged=self.acknowledged,
             )
-        return self.acknowledge(last)
+        released = self.acknowledge(last)
+        for large in (batch for batch in self._closed if isinstance(batch, LargeEvent)):
+            large.discard_upload()
+        kept = list(takewhile(lambda block: block.large is None, self.in_flight))
+        withdrawn = list(self.in_flight)[len(kept) :]
+        if withdrawn:
+            self._withdraw(withdrawn)
+        return released
+
+    def _withdraw(self, blocks: Sequence[SentBlock]) -> None:
+        """Close the last blocks in flight again. The segment has none of them."""
+        for block in reversed(blocks):
+            self._in_flight_bytes.give_back(block.reserved)
+            batch = _decoded(block)
+            if isinstance(batch, LargeEvent):
+                batch.discard_upload()
+            self._closed.appendleft(batch)
+            self.in_flight.pop()
+        self.last_sent = blocks[0].first - 1
 
     def take_all(self) -> list[AnyBatch]:
         """Remove all unacknowledged events, and return them in write order.
@@ -249,7 +276,7 @@ class Outbox:
         batches.extend(self._closed)
         for batch in batches:
             if isinstance(batch, LargeEvent):
-                batch.reference = None  # its parts are in this segment and stay there
+                batch.discard_upload()  # the parts are of this segment
         self._in_flight_bytes.give_back(sum(block.reserved for block in self.in_flight))
         self.in_flight.clear()
         self._closed.clear()

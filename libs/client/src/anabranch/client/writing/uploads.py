@@ -1,11 +1,11 @@
-"""Brings the parts of a large event into its segment, all or none.
+"""Brings the parts of a large event to its segment's store, into a transient segment.
 
-    create a transient segment ──► append the parts ──► seal it ──► merge it into the segment
+    create a transient segment ──► append the parts ──► seal it ──append of the reference──► stored
 
-No reader sees the parts before the merge. After it, no reference points to them until the writer
-sends the reference as an ordinary event. After any failure the event is uploaded again from the
-beginning; at worst, some parts remain, which all readers skip. The transient segment ends with the
-connection, or at once if the upload fails or is cancelled.
+The append of the reference names the transient segment, and the store puts the parts directly
+before the reference, both or none. After any failure the event is uploaded again from the
+beginning. The transient segment ends with the connection, or at once if the upload fails, is
+cancelled, or is no longer needed.
 
 The parts count as bytes in flight of the writer. They are sent one by one: each is large enough to
 keep a store busy.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from anabranch.client.writing.batches import Uploaded
 from anabranch.client.writing.pacing import InFlight
 from anabranch.common.adapters.store_connection import SegmentStoreConnection
 from anabranch.common.errors import ConnectionLost, SegmentNotFound, Unavailable
@@ -29,12 +30,15 @@ from anabranch.common.wire.messages import (
     AppendOnce,
     CreateTransient,
     DeleteSegment,
-    MergeSegments,
     Sealed,
     SealSegment,
     SegmentCreated,
-    SegmentsMerged,
 )
+
+
+def _discard(transient: str, connection: SegmentStoreConnection) -> None:
+    with suppress(ConnectionLost):
+        connection.send_and_forget(DeleteSegment(segment=transient, stamp=NO_DECISION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +55,20 @@ class Uploads:
 
     async def upload(
         self, event: bytes, segment: str, container_epoch: int, connection: SegmentStoreConnection
-    ) -> LargeReference:
-        """Store the parts in `segment`. Returns the reference to them.
+    ) -> Uploaded:
+        """Store the parts for an append to `segment` on this connection.
 
-        Raises the store's errors and ConnectionLost; no reference then points to parts that may
-        have been stored. Unavailable: the transient segment was lost on the way, or there was no
-        room.
+        Raises the store's errors and ConnectionLost. Unavailable: the transient segment was lost on
+        the way, or there was no room.
         """
         create = CreateTransient(
             segment=segment, container_epoch=container_epoch, writer_id=self.writer_id
         )
         made, _ = await connection.request(create, SegmentCreated, timeout_s=self.timeout_s)
         try:
-            return await self._fill(event, segment, made.segment, connection)
+            return await self._fill(event, made.segment, connection)
         except BaseException as error:
-            delete = DeleteSegment(segment=made.segment, stamp=NO_DECISION)
-            with suppress(ConnectionLost):
-                connection.send_and_forget(delete)
+            _discard(made.segment, connection)
             if isinstance(error, SegmentNotFound):
                 raise Unavailable(
                     "the transient segment of an upload is gone", segment=segment
@@ -75,20 +76,17 @@ class Uploads:
             raise
 
     async def _fill(
-        self, event: bytes, segment: str, transient: str, connection: SegmentStoreConnection
-    ) -> LargeReference:
+        self, event: bytes, transient: str, connection: SegmentStoreConnection
+    ) -> Uploaded:
         view, crc = memoryview(event), 0
         for number, start in enumerate(range(0, len(event), PART_SIZE_BYTES_MAX), 1):
             piece = view[start : start + PART_SIZE_BYTES_MAX]
             crc = crc32c(piece, crc)
             await self._append(piece, number, transient, connection)
-        timeout_s = self.timeout_s
         seal = SealSegment(segment=transient, stamp=NO_DECISION)
-        await connection.request(seal, Sealed, timeout_s=timeout_s)
-        merge = MergeSegments(segment=segment, stamp=NO_DECISION, sources=(transient,))
-        reply, _ = await connection.request(merge, SegmentsMerged, timeout_s=timeout_s)
-        (merged,) = reply.merged
-        return LargeReference(merged.offset, merged.length, len(event), crc)
+        reply, _ = await connection.request(seal, Sealed, timeout_s=self.timeout_s)
+        reference = LargeReference(0, reply.length, len(event), crc)
+        return Uploaded(transient, reference, lambda: _discard(transient, connection))
 
     async def _append(
         self, piece: memoryview, number: int, transient: str, connection: SegmentStoreConnection

@@ -18,7 +18,9 @@ payloads, so no event in it can exceed the limit.
 An event over `EVENT_SIZE_BYTES_MAX` is *large*. A block with FLAG_PART has no events and no
 columns; its payload is a piece of a large event, and readers skip it. A block with FLAG_LARGE has
 one event, whose payload is a `LargeReference` to the parts, which lie before it in the same
-segment. A block with FLAG_TABLE holds entries of a key-value table instead of events (`table.py`).
+segment. With FLAG_PARTS_BEFORE the parts end where the block begins, so that all may move together,
+and the reference states no offset. A block with FLAG_TABLE holds entries of a key-value table
+instead of events (`table.py`).
 
 Columns make Python fast: encoding is two C-level joins, decoding is one cumulative sum with lazy
 slices, and lengths and payloads convert to an Arrow binary column. The checksum covers the stored
@@ -30,7 +32,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from crc32c import crc32c
@@ -56,7 +58,8 @@ FLAG_TIMESTAMPS = 2
 FLAG_PART = 4
 FLAG_LARGE = 8
 FLAG_TABLE = 16
-_FLAGS_KNOWN = FLAG_KEYS | FLAG_TIMESTAMPS | FLAG_PART | FLAG_LARGE | FLAG_TABLE
+FLAG_PARTS_BEFORE = 32
+_FLAGS_KNOWN = FLAG_KEYS | FLAG_TIMESTAMPS | FLAG_PART | FLAG_LARGE | FLAG_TABLE | FLAG_PARTS_BEFORE
 
 NO_KEY = 0xFFFF
 KEY_SIZE_BYTES_MAX = 8192
@@ -111,7 +114,8 @@ class BlockHeader(Struct, frozen=True, gc=False):
 class LargeReference:
     """The place of a large event's parts in its segment; they are adjacent blocks.
 
-    `offset` and `length` describe these blocks, in bytes; `size` and `crc` (CRC32C) the event.
+    `offset` and `length` describe these blocks, in bytes; `size` and `crc` (CRC32C) the event. The
+    offset is stored as 0 if the parts end where the block of the reference begins.
     """
 
     offset: int
@@ -189,6 +193,8 @@ def _kind_right(header: BlockHeader) -> bool:
             and 0 < header.payloads_size <= PART_SIZE_BYTES_MAX
         )
     if header.flags & FLAG_TABLE and header.flags != FLAG_TABLE | FLAG_KEYS:
+        return False
+    if header.flags & FLAG_PARTS_BEFORE and not header.flags & FLAG_LARGE:
         return False
     if header.flags & FLAG_LARGE:
         return (header.event_count, header.payloads_size) == (1, LARGE_REFERENCE_SIZE_BYTES)
@@ -291,6 +297,17 @@ class Block:
         self.open()
         return self._body
 
+    def reference(self, offset: int) -> LargeReference:
+        """The place of the parts, if the block, which has FLAG_LARGE, lies at `offset` of its
+        segment. Raises CorruptBlock."""
+        assert self.header.is_large
+        found = LargeReference.parse(self[0])
+        if not self.header.flags & FLAG_PARTS_BEFORE:
+            return found
+        if found.offset or found.length > offset:
+            raise CorruptBlock("the parts of a large event cannot lie before it", at=offset)
+        return replace(found, offset=offset - found.length)
+
     def put_event(self, event: bytes) -> None:
         """Replace the reference in a block with FLAG_LARGE by the event itself.
 
@@ -302,7 +319,7 @@ class Block:
         length = struct.pack("<I", len(event))
         self._body = b"".join((length, body[4 : header.columns_size], event, body[keys_at:]))
         self._offsets = [header.columns_size, header.columns_size + len(event)]
-        flags = header.flags & ~FLAG_LARGE
+        flags = header.flags & ~(FLAG_LARGE | FLAG_PARTS_BEFORE)
         self.header = structs.replace(header, flags=flags, payloads_size=len(event))
 
     def keys(self) -> list[bytes | None]:

@@ -228,6 +228,17 @@ class Append(Message, frozen=True, kw_only=True):
     trace_parent: str = ""
 
 
+class AppendLarge(Append, frozen=True, kw_only=True):
+    """Append the reference of a large event, as `Append` does, and its parts directly before it.
+
+    The payload is a block with FLAG_PARTS_BEFORE. `parts`: a sealed transient segment of the same
+    parent, which is merged in the same frame of the log. A repetition of a stored append does not
+    need it any more.
+    """
+
+    parts: str
+
+
 class AppendOnce(Request, frozen=True, kw_only=True):
     """Append the payload as `Append` does, without a session. → Appended with `session` 0.
 
@@ -403,5 +414,6 @@ REQUESTS = (
     RequestKind(33, AppendTogether, AppendedTogether, "append_together"),
     RequestKind(34, GetLengths, Lengths, "lengths"),
     RequestKind(35, MergeBatch, BatchMerged, "merge_batch"),
+    RequestKind(36, AppendLarge, Appended),
 )
 """Every request and its reply; a `Failed` may come instead."""

@@ -61,7 +61,7 @@ def _large(
         raise EventTooLarge("the event is larger than a block", segment=segment, offset=offset + at)
     try:
         block = Block(view, at)
-        event = fetch(LargeReference.parse(block[0]))
+        event = fetch(block.reference(offset + at))
         if event is None:
             return None
         block.put_event(event)

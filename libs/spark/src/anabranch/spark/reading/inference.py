@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from anabranch.client.reading.large_events import fetch_large
 from anabranch.common.errors import EventsTruncated, InvalidRequest, SerializationFailed
 from anabranch.common.model.names import parse_segment_name
-from anabranch.common.wire.block import Block, LargeReference
+from anabranch.common.wire.block import Block
 from anabranch.spark.options.read import Division, ReadOptions
 from anabranch.spark.partitioning import Piece
 from anabranch.spark.places.opening import opened
@@ -91,7 +91,7 @@ async def _event_of(streams: StreamPlace, piece: Piece) -> bytes | None:
         block = Block(await stored(at, size))
         if block.header.is_large:
             with suppress(EventsTruncated):  # The read leaves the event out as well.
-                return await fetch_large(stored, LargeReference.parse(block[0]))
+                return await fetch_large(stored, block.reference(at))
         elif not block.header.is_part:
             return block[piece.skip if at == piece.start else 0]
         at += size

@@ -51,10 +51,11 @@ from anabranch.common.model.names import (
     transient_parent,
 )
 from anabranch.common.tier2.state import SegmentState, Tombstone
-from anabranch.common.wire.block import BLOCK_SIZE_BYTES_MAX, events_in
+from anabranch.common.wire.block import BLOCK_SIZE_BYTES_MAX, FLAG_PARTS_BEFORE, events_in
 from anabranch.common.wire.messages import (
     NO_DECISION,
     Append,
+    AppendLarge,
     AppendOnce,
     ConditionalAppend,
     Stamp,
@@ -340,6 +341,12 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
         and header.first_event_number == request.first_event_number
         and header.writer_id == writer_id
     )
+    if isinstance(request, AppendLarge) != bool(header.flags & FLAG_PARTS_BEFORE):
+        raise InvalidRequest(
+            "a reference to the parts before it is stored together with these parts",
+            remedy="name the transient segment of the parts in the append of the reference",
+            first=request.first_event_number,
+        )
     if not agrees:
         raise InvalidRequest(
             "the block and the request disagree on writer or event numbers",
@@ -353,13 +360,14 @@ def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
 def check_segment_name(segment: str) -> None:
     """Check that the name has the form that `segment_name` gives: a segment has only one name.
 
-    The parent of a transient segment or a transaction segment is an ordinary segment. Raises
-    InvalidName.
+    The parent of a transaction segment is an ordinary segment, and that of a transient segment is
+    either. Raises InvalidName.
     """
     if len(segment) > SEGMENT_NAME_SIZE_BYTES_MAX:
         raise InvalidName("the segment's name is too long", limit=SEGMENT_NAME_SIZE_BYTES_MAX)
-    of_transaction = transaction_segment(segment)
-    base = of_transaction.parent if of_transaction else transient_parent(segment) or segment
+    base = transient_parent(segment) or segment
+    of_transaction = transaction_segment(base)
+    base = of_transaction.parent if of_transaction else base
     if segment_name(*parse_segment_name(base)) != base:
         raise InvalidName(
             "a segment's name is not in its canonical form",

@@ -10,7 +10,7 @@ SEG-7  a segment's start never falls
 SEG-8  merged bytes lie within their target, and no two sources overlap
 SEG-9  a segment's attributes are bounded, in number and in value
 SEG-10 the listed transient segments are exactly the living ones, and bear no decision's stamp
-SEG-14 no segment is merged into a transaction segment, and a transaction segment is merged only
+SEG-14 only transient segments are merged into a transaction segment, which is merged only
        into a segment of its parent's stream and number
 SEG-15 a segment's kind never changes, and is the one that its name gives
 SEG-16 a segment's event count never falls, so no event's number is given twice; the number of its
@@ -23,6 +23,7 @@ from anabranch.common.model.names import (
     parse_segment_name,
     segment_kind,
     transaction_segment,
+    transient_parent,
 )
 from anabranch.common.tier2.state import SegmentState, Tombstone
 from anabranch.common.wire.messages import NO_DECISION
@@ -86,7 +87,8 @@ def _check_merged(state: SegmentMap) -> None:
 
 
 def _check_transaction(source: str, target: str) -> None:
-    assert transaction_segment(target) is None, f"SEG-14: {source} was merged into {target}"
+    if transaction_segment(target) is not None:
+        assert transient_parent(source) == target, f"SEG-14: {source} was merged into {target}"
     found = transaction_segment(source)
     if found is not None and found.parent != target:
         of, parent = parse_segment_name(found.parent)

@@ -9,7 +9,8 @@
 
 The target must be alive, and unsealed unless every source is a repeat.
 
-Transient sources merge only into their parent, and separately from other kinds. Their merge adds
+Transient sources merge only into their parent, which may be a transaction segment, and separately
+from other kinds. Their merge adds
 the bytes that their connection wrote, like an append, and like an append it carries no decision, so
 the target's stamp stays the same.
 
@@ -131,13 +132,14 @@ def _kind_of_sources(
 
     Raises InvalidRequest.
     """
-    if kind_of(known(segment), segment) is SegmentKind.TRANSACTION:
+    kinds = {kind_of(known(name), name) for name in sources}
+    into_transaction = kind_of(known(segment), segment) is SegmentKind.TRANSACTION
+    if into_transaction and kinds != {SegmentKind.TRANSIENT}:
         raise InvalidRequest(
-            "a transaction segment cannot be the target of a merge",
+            "only transient segments merge into a transaction segment",
             remedy="merge into the parent, or write to the transaction segment",
             segment=segment,
         )
-    kinds = {kind_of(known(name), name) for name in sources}
     if SegmentKind.TABLE in kinds | {kind_of(known(segment), segment)}:
         raise InvalidRequest("a table segment cannot take part in a merge", segment=segment)
     if SegmentKind.TRANSACTION in kinds:

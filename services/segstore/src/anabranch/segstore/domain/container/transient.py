@@ -18,7 +18,6 @@ from anabranch.segstore.domain.container.decide import (
     check_segment_name,
     decide_delete,
     gone,
-    kind_of,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
 from anabranch.segstore.domain.container.operations import (
@@ -36,17 +35,11 @@ def answer_create_transient(
 ) -> Answer:
     """→ SegmentCreated. `model.names.transient_name` made the given name.
 
-    Raises InvalidRequest (also if the parent is a transaction segment), SegmentNotFound and
-    SegmentSealed (of the parent), InvalidName, SegmentExists, Overloaded.
+    Raises InvalidRequest, SegmentNotFound and SegmentSealed (of the parent), InvalidName,
+    SegmentExists, Overloaded.
     """
     name = around.given.name
     parent = state.known(request.segment)
-    if kind_of(parent, request.segment) is SegmentKind.TRANSACTION:
-        raise InvalidRequest(
-            "a transaction segment cannot have transient segments",
-            remedy="write large events outside transactions",
-            segment=request.segment,
-        )
     if len(request.writer_id) != WRITER_ID_SIZE_BYTES:
         raise InvalidRequest("a writer id has 16 bytes", size=len(request.writer_id))
     check_segment_name(name)

@@ -35,11 +35,11 @@ from anabranch.segstore.domain.container.circumstances import (
 from anabranch.segstore.domain.container.decide import (
     Duplicate,
     NoChange,
-    decide_append,
     decide_setup,
     gone,
 )
 from anabranch.segstore.domain.container.evolve import SegmentMap
+from anabranch.segstore.domain.container.large import decide_in_session
 from anabranch.segstore.domain.container.life import Phase, Step, next_phase, stopped
 from anabranch.segstore.domain.container.operations import (
     AppendOperation,
@@ -369,13 +369,12 @@ class Container:
         state = self._pending.living(session.number)
         if state is None:
             raise gone(self._pending.known(session.segment), session.segment)
-        last = self._pending.last_event_number(session.number, session.writer_id)
         now_ms = self._around.clock.now_ms()
-        decision = decide_append(state, last, session.writer_id, request, payload, now_ms=now_ms)
-        self._perform(decision)
-        if isinstance(decision, Duplicate):
-            return state.length, -1
-        return state.length + len(payload), state.event_count + decision.event_count
+        decided = decide_in_session(
+            self._pending, state, session.writer_id, request, payload, now_ms=now_ms
+        )
+        self._perform(decided.decision)
+        return decided.length, decided.event_count
 
     def _enqueue(self, operation: Operation, admit: Callable[[int], None]) -> None:
         """Give the operation its sequence number and queue it, unless `admit` raises."""
