@@ -396,6 +396,13 @@ def test_keys_and_times_reach_the_stream(case: Case) -> None:
     }
 
 
+def test_an_event_over_8_mib_is_written_exactly_once_too(case: Case) -> None:
+    size = 9 * 1024 * 1024
+    columns = [f"if(id = 1, repeat('x', {size}), cast(id AS string)) AS event"]
+    assert case.ask(do="batch", columns=columns, count=4)["error"] == ""
+    assert case.events() == ["0", "2", "3", "x" * size]
+
+
 def test_a_missing_stream_and_its_scope_are_created_on_request(case: Case) -> None:
     case.stream = f"{SCOPE}-{case.stream.rpartition('/')[2]}/made"
     error = case.ask(do="batch")["error"]

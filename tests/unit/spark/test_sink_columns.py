@@ -15,16 +15,16 @@ from pyspark.sql.types import (
 )
 
 from anabranch.common.errors import EventTooLarge, InvalidRequest
-from anabranch.spark.writing.columns import SLICE_SIZE_BYTES, Limits, Place, event_slices
+from anabranch.spark.writing.columns import SLICE_SIZE_BYTES, Place, event_slices
 from anabranch.spark.writing.schema import Written, written_columns
 
 PLACE = Place(partition=3, rows_before=100)
-LIMITS = Limits(1000)
+LIMIT = 1000
 NOW_MS = 1_700_000_000_000
 
 
-def slices(batch: pa.RecordBatch, limits: Limits = LIMITS) -> list[pa.RecordBatch]:
-    return list(event_slices(batch, PLACE, limits, NOW_MS))
+def slices(batch: pa.RecordBatch, limit: int = LIMIT) -> list[pa.RecordBatch]:
+    return list(event_slices(batch, PLACE, limit, NOW_MS))
 
 
 def events(*values: object) -> pa.RecordBatch:
@@ -44,7 +44,7 @@ def test_a_null_event_is_refused_with_its_place() -> None:
 def test_an_event_over_the_limit_is_refused_with_its_place_and_what_to_do() -> None:
     with pytest.raises(EventTooLarge, match="row 101 of partition 3") as caught:
         slices(events(b"a", b"b" * 1001))
-    assert "exactly_once=false" in str(caught.value.remedy)
+    assert "split the event" in str(caught.value.remedy)
     assert (caught.value.fields["size"], caught.value.fields["limit"]) == (1001, 1000)
 
 
@@ -52,7 +52,7 @@ def test_a_large_batch_is_cut_without_loss() -> None:
     size = SLICE_SIZE_BYTES // 3
     payloads = [bytes([number]) * size for number in range(8)]
     whole = events(b"small", *payloads, b"x" * (2 * SLICE_SIZE_BYTES), b"last")
-    found = slices(whole, Limits(3 * SLICE_SIZE_BYTES))
+    found = slices(whole, 3 * SLICE_SIZE_BYTES)
     assert pa.Table.from_batches(found).combine_chunks() == pa.table(whole)
     assert len(found) > 3
     assert all(one.nbytes < SLICE_SIZE_BYTES + 100 or one.num_rows == 1 for one in found)

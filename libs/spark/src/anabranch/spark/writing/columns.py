@@ -31,16 +31,8 @@ class Place:
     rows_before: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The largest event that the writer takes. `in_transaction` chooses the remedy."""
-
-    event_size_bytes_max: int
-    in_transaction: bool = True
-
-
 def event_slices(
-    batch: pa.RecordBatch, place: Place, limits: Limits, now_ms: int
+    batch: pa.RecordBatch, place: Place, event_size_bytes_max: int, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows in slices of about `SLICE_SIZE_BYTES`, or of one event.
 
@@ -55,8 +47,8 @@ def event_slices(
             "give each row an event, or drop it: df.where('event IS NOT NULL')",
         )  # fmt: skip
     sizes = pc.binary_length(events)
-    if (pc.max(sizes).as_py() or 0) > limits.event_size_bytes_max:
-        raise _too_large(sizes, place, limits)
+    if (pc.max(sizes).as_py() or 0) > event_size_bytes_max:
+        raise _too_large(sizes, place, event_size_bytes_max)
     batch = _with_times(batch, now_ms)
     for start, end in _bounds(sizes):
         yield batch.slice(start, end - start)
@@ -87,13 +79,10 @@ def _first(chosen: pa.Array) -> int:
     return int(pc.index(chosen, True).as_py())
 
 
-def _too_large(sizes: pa.Array, place: Place, limits: Limits) -> EventTooLarge:
-    limit = limits.event_size_bytes_max
+def _too_large(sizes: pa.Array, place: Place, limit: int) -> EventTooLarge:
     row = _first(pc.greater(sizes, limit))
-    remedy = "split the event"
-    if limits.in_transaction:
-        remedy += "; with exactly_once=false, the write takes larger ones"
-    error = _refused(EventTooLarge, "an event is over the limit", row, place, remedy)
+    what = "an event is over the limit"
+    error = _refused(EventTooLarge, what, row, place, "split the event")
     error.fields = {**error.fields, "size": sizes[row].as_py(), "limit": limit}
     return error
 

@@ -15,9 +15,8 @@ from anabranch.client.transactions.transaction import Transaction
 from anabranch.client.writer import EventWriter
 from anabranch.common.errors import BufferFull, VersionPassed
 from anabranch.common.model.names import StreamRef
-from anabranch.common.wire.block import EVENT_SIZE_BYTES_MAX
 from anabranch.spark.options.write import WriteOptions
-from anabranch.spark.writing.columns import EVENT, KEY, TIME, Limits
+from anabranch.spark.writing.columns import EVENT, KEY, TIME
 from anabranch.spark.writing.reports import PartWritten, SinkKey, TaskReport
 from anabranch.spark.writing.schema import Written
 from anabranch.spark.writing.streams import creating
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WRITER_LABEL = "spark"
-DIRECT_LIMITS = Limits(WriterSettings().buffer_size_bytes // 2, in_transaction=False)
-TRANSACTION_LIMITS = Limits(EVENT_SIZE_BYTES_MAX)
+SETTINGS = WriterSettings(large_events=True)
+EVENT_BYTES_MAX = SETTINGS.buffer_size_bytes // 2
 
 
 class Output(Protocol):
@@ -65,7 +64,10 @@ class PartOutput:
 
         async def begin() -> Transaction:
             return await transactions.begin(
-                settings, key=(key.application, key.version), parts=True
+                settings,
+                key=(key.application, key.version),
+                parts=True,
+                writer_settings=SETTINGS,
             )
 
         try:
@@ -135,11 +137,10 @@ async def open_output(
         part = PartOutput(client, options, key, has)
         await part.open()
         return part
-    settings = WriterSettings(large_events=True)
 
     async def begin() -> EventWriter | TopicProducer:
         if isinstance(options.target, StreamRef):
-            return await client.writer(options.target, settings).__aenter__()
+            return await client.writer(options.target, SETTINGS).__aenter__()
         return await client.topics.producer(options.target).__aenter__()
 
     return DirectOutput(await creating(client, options, begin), has)

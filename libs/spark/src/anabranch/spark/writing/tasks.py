@@ -11,7 +11,7 @@ from anabranch.spark.options.write import WriteOptions
 from anabranch.spark.writing.background import client_in_background
 from anabranch.spark.writing.columns import Place, event_slices
 from anabranch.spark.writing.committing import abort_batch, commit_batch
-from anabranch.spark.writing.outputs import DIRECT_LIMITS, TRANSACTION_LIMITS, open_output
+from anabranch.spark.writing.outputs import EVENT_BYTES_MAX, open_output
 from anabranch.spark.writing.reports import SinkKey, TaskReport
 from anabranch.spark.writing.schema import Written
 from anabranch.spark.writing.streams import require_target
@@ -35,20 +35,18 @@ def write_rows(
     with client_in_background(options.place) as background:
         output = background.run(open_output(background.client, options, key, has))
         try:
-            for rows in _slices(options, chain([first], batches), partition):
+            for rows in _slices(chain([first], batches), partition):
                 background.run(output.take(rows))
             return background.run(output.finish())
         finally:
             background.run(output.close())
 
 
-def _slices(
-    options: WriteOptions, batches: "Iterable[pa.RecordBatch]", partition: int
-) -> "Iterator[pa.RecordBatch]":
-    limits = TRANSACTION_LIMITS if options.exactly_once else DIRECT_LIMITS
+def _slices(batches: "Iterable[pa.RecordBatch]", partition: int) -> "Iterator[pa.RecordBatch]":
     clock, rows_before = SystemClock(), 0
     for batch in batches:
-        yield from event_slices(batch, Place(partition, rows_before), limits, clock.now_ms())
+        place = Place(partition, rows_before)
+        yield from event_slices(batch, place, EVENT_BYTES_MAX, clock.now_ms())
         rows_before += batch.num_rows
 
 
