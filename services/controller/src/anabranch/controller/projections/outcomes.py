@@ -1,12 +1,14 @@
 """Chunks of the outcomes of transactions that have left their streams' states.
 
-Owns: the most recently used chunks. A chunk never changes. The stream's state names the lowest and
-the highest transaction id of each chunk, and so the chunks that may hold a transaction.
+Owns: the most recently used chunks, and indexes of the outcomes in the states of the streams that
+were asked about last. A chunk never changes. The stream's state names the lowest and the highest
+transaction id of each chunk, and so the chunks that may hold a transaction.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,12 +22,14 @@ from anabranch.common.errors import CorruptEvent, FormatTooNew, ObjectNotFound
 from anabranch.common.eventsourcing.chunks import HistoryChunks
 from anabranch.common.eventsourcing.message import KIND_CHUNK
 from anabranch.common.eventsourcing.ports import EventMessage
+from anabranch.common.model.names import StreamRef
 from anabranch.common.workflow.bounded import for_each
 from anabranch.controller.domain.stream.commits import Outcome, Outcomes
 from anabranch.controller.domain.stream.state import Stream
 
 CHUNK_FORMAT = 1
 KEPT_CHUNKS_MAX = 64
+INDEXED_STREAMS_MAX = 64
 FORGOTTEN_AT_ONCE_MAX = 8
 SLOTS_AT_ONCE_MAX = 4
 
@@ -39,12 +43,18 @@ class _Chunk:
 _CHUNKS = TypeAdapter(_Chunk)
 
 
+class _Index(NamedTuple):
+    outcomes: Outcomes
+    by_id: Mapping[str, Outcome]
+
+
 class OutcomeHistory:
     """See `OutcomeChunks`."""
 
     def __init__(self, chunks: HistoryChunks) -> None:
         self._chunks = chunks
         self._kept: OrderedDict[str, dict[str, Outcome]] = OrderedDict()
+        self._indexes: OrderedDict[StreamRef, _Index] = OrderedDict()
 
     async def archive(self, stream: Stream, outcomes: Sequence[Outcome]) -> None:
         """See `OutcomeChunks.archive`."""
@@ -83,15 +93,27 @@ class OutcomeHistory:
 
     async def find(self, stream: Stream, transaction: str) -> Outcome | None:
         """See `OutcomeChunks.find`."""
-        for outcome in reversed(stream.outcomes):
-            if outcome.transaction_id == transaction:
-                return outcome
+        if (recent := self._recent(stream).get(transaction)) is not None:
+            return recent
         for chunk in reversed(stream.outcome_chunks):
             if chunk.may_hold(transaction):
                 found = (await self._read(_subject(stream, chunk.chunk))).get(transaction)
                 if found is not None:
                     return found
         return None
+
+    def _recent(self, stream: Stream) -> Mapping[str, Outcome]:
+        """The outcomes in the stream's state by id. Looking for each submission, most of which are
+        new, would go through all of them."""
+        assert stream.ref is not None
+        index = self._indexes.pop(stream.ref, None)
+        if index is None or index.outcomes is not stream.outcomes:
+            by_id = {outcome.transaction_id: outcome for outcome in stream.outcomes}
+            index = _Index(stream.outcomes, by_id)
+        self._indexes[stream.ref] = index
+        if len(self._indexes) > INDEXED_STREAMS_MAX:
+            self._indexes.popitem(last=False)
+        return index.by_id
 
     async def _read(self, subject: str) -> dict[str, Outcome]:
         kept = self._kept.pop(subject, None)
