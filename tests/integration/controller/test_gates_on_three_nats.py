@@ -18,12 +18,14 @@ from nats.aio.msg import Msg
 from nats.js.errors import APIError
 
 from anabranch.common.adapters.jetstream_conditions import condition_headers
-from anabranch.common.adapters.jetstream_events import create_streams
+from anabranch.common.adapters.jetstream_events import JetStreamEventStore, create_streams
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
 from anabranch.common.contracts import subjects
-from anabranch.common.eventsourcing.ports import Gate
+from anabranch.common.errors import WrongExpectedSequence
+from anabranch.common.eventsourcing.ports import Gate, NewMessage
 from anabranch.common.runtime.clock import SystemClock
 from anabranch.common.runtime.nats_target import nats_target
+from anabranch.common.workflow.bounded import answers
 from anabranch.controller.periodic.purge_transactions import MOVED_S
 from anabranch.controller.wiring.patience import patiently
 from kit.infra.nats_cluster import ClusteredServer, NatsCluster
@@ -79,6 +81,29 @@ async def test_a_message_is_stored_only_seconds_after_its_gate_moved_at_the_late
     three_nats.restore()
     await asyncio.sleep(ANSWER_S_MAX)
     assert seen.behind_gate_s() <= PASSED_S_MAX
+
+
+async def test_messages_on_one_gate_wait_for_each_other_and_none_is_refused(
+    three_nats: NatsCluster, clients: list[Client]
+) -> None:
+    await patiently(lambda: create_streams(clients[0], 3), SystemClock())
+    subject = f"ana.evt.{SHARD}.turns"
+    gate = Gate(f"{subject}.gate", await stored(clients[0], f"{subject}.gate", 0))
+    stores = [JetStreamEventStore(client, SystemClock()) for client in clients]
+
+    async def append(number: int) -> int:
+        message = NewMessage(1, f"append-{number}", "events", 1, 0, b"[]")
+        store = stores[number % len(stores)]
+        return await store.append(f"{subject}.{number}", 0, message, gate=gate)
+
+    # given many callers in several processes, when all append at once
+    async with asyncio.timeout(SECONDS_MAX):
+        sequences = await answers(range(2 * CALLERS), 2 * CALLERS, append)
+        # then all are stored, and one that comes after the gate's move is refused
+        assert len(set(sequences)) == 2 * CALLERS
+        await stored(clients[0], gate.subject, gate.sequence)
+        with pytest.raises(WrongExpectedSequence):
+            await append(2 * CALLERS)
 
 
 class Seen:

@@ -14,7 +14,10 @@ from anabranch.common.eventsourcing.message import (
 from anabranch.common.eventsourcing.ports import Gate
 from anabranch.common.runtime.clock import Clock
 
-WRONG_LAST_SEQUENCE_CODES = frozenset({10071, 10164})
+IN_PROCESS_CODE = 10164
+"""A cluster refuses a message while another one on a condition of the same subject is in process,
+whatever becomes of that one."""
+WRONG_LAST_SEQUENCE_CODES = frozenset({10071, IN_PROCESS_CODE})
 EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"

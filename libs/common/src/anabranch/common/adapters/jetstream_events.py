@@ -15,23 +15,36 @@ The adapter therefore reads the gate *first*. If the gate has moved and the mess
 its subject, it never will be.
 
 A clustered server checks the condition when it proposes a message to the other servers, not when it
-stores the message. On a cluster the adapter therefore decides the outcome by reading also after an
+stores the message, and refuses all other messages on the same condition meanwhile. Messages on one
+gate therefore go one at a time, and one that is refused only because of another is sent again. On a
+cluster the adapter therefore decides the outcome by reading also after an
 acknowledgement (ADR 13).
 
 `jetstream_batch` stores several messages together or not at all.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js.api import DiscardPolicy, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
+from nats.js.api import (
+    DiscardPolicy,
+    PubAck,
+    RawStreamMsg,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
 
 from anabranch.common.adapters.jetstream_batch import AtomicBatches
 from anabranch.common.adapters.jetstream_conditions import (
     EXPECTED_SEQUENCE_HEADER,
+    IN_PROCESS_CODE,
+    IN_PROCESS_PAUSE_S,
     RESOLVE_COUNT_MAX,
     WRONG_LAST_SEQUENCE_CODES,
     Waits,
@@ -115,6 +128,8 @@ class JetStreamEventStore:
         self._js = client.jetstream(timeout=append_deadline_s)
         self._clock = clock
         self._append_deadline_s = append_deadline_s
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By the subject of a gate; only while somebody waits or appends."""
         self._resolve_budget_s = resolve_budget_s
         self._batches = AtomicBatches(
             client,
@@ -137,10 +152,10 @@ class JetStreamEventStore:
         headers = encode_headers(subject, message) | condition
         refused = False
         try:
-            with keeping_cancellation():
-                ack = await self._js.publish(
-                    subject, message.body, timeout=self._append_deadline_s, headers=headers
-                )
+            if gate is None or not is_clustered(self._client):
+                ack = await self._published(subject, message, headers)
+            else:
+                ack = await self._published_in_turn(subject, message, headers, gate)
             # Nothing lies between two consecutive sequences of the shard.
             follows = gate is None and ack.seq == expected_sequence + 1
             if follows or not is_clustered(self._client):
@@ -160,6 +175,43 @@ class JetStreamEventStore:
         if gate is None:
             return await self._resolve(subject, expected_sequence, message, refused=refused)
         return await self._resolve_gated(subject, gate, message.append_id, refused=refused)
+
+    async def _published(
+        self, subject: str, message: NewMessage, headers: dict[str, str]
+    ) -> PubAck:
+        with keeping_cancellation():
+            return await self._js.publish(
+                subject, message.body, timeout=self._append_deadline_s, headers=headers
+            )
+
+    async def _published_in_turn(
+        self, subject: str, message: NewMessage, headers: dict[str, str], gate: Gate
+    ) -> PubAck:
+        """Publish when no other message on the condition of the gate is in process.
+
+        Callers of this process wait for each other, and those of others are met by trying again: a
+        refusal because of them says that nothing was stored. Raises Unavailable if no turn comes in
+        time.
+        """
+        turn = self._turns.setdefault(gate.subject, asyncio.Lock())
+        until_s = self._clock.monotonic() + self._append_deadline_s
+        try:
+            async with asyncio.timeout(self._append_deadline_s):
+                await turn.acquire()
+        except TimeoutError:
+            raise Unavailable(
+                "earlier messages on the same gate are still in process", gate=gate.subject
+            ) from None
+        try:
+            while True:
+                try:
+                    return await self._published(subject, message, headers)
+                except nats.js.errors.APIError as error:
+                    if error.err_code != IN_PROCESS_CODE or self._clock.monotonic() >= until_s:
+                        raise
+                await self._clock.sleep(IN_PROCESS_PAUSE_S)
+        finally:
+            turn.release()
 
     async def append_all(self, appends: Sequence[Append]) -> Sequence[int]:
         """See `EventStore.append_all`. Also raises Unavailable if certainly nothing was stored."""
