@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from crc32c import crc32c
@@ -56,6 +57,21 @@ def mixed(count: int) -> list[bytes]:
     ]
 
 
+@dataclass
+class DropAt:
+    """A fault that drops the connection at one message of a direction, counted from 0."""
+
+    direction: Direction
+    step: int
+    seen: int = 0
+
+    def __call__(self, at: Direction, _: Message) -> Fault | None:
+        if at != self.direction:
+            return None
+        self.seen += 1
+        return Fault.DROP if self.seen == self.step + 1 else None
+
+
 async def test_large_and_small_events_are_stored_in_the_order_of_writing() -> None:
     async with bench() as b:
         async with b.client.writer(STREAM, SETTINGS) as writer:
@@ -85,19 +101,12 @@ async def test_a_connection_lost_at_any_step_costs_and_repeats_nothing(
 ) -> None:
     for step in range(STEPS_MAX):
         async with bench() as b:
-            seen = 0
-
-            def drop_once(at: Direction, message: Message, step: int = step) -> Fault | None:
-                nonlocal seen
-                seen += at == direction
-                return Fault.DROP if at == direction and seen == step + 1 else None
-
-            b.store.fault = drop_once
+            b.store.fault = dropping = DropAt(direction, step)
             async with b.client.writer(STREAM, SETTINGS) as writer:
                 writer.write_batch(mixed(6), keys=["k"] * 6)
             (segment,) = b.segments
             assert await events_in(segment) == [("k", event) for event in mixed(6)], step
-            if seen <= step:
+            if dropping.seen <= step:
                 return
     raise AssertionError("the conversation does not end")
 
@@ -108,23 +117,17 @@ async def test_a_transaction_whose_connection_is_lost_at_any_step_has_every_even
 ) -> None:
     for step in range(STEPS_MAX):
         async with bench() as b:
-            seen = 0
-
-            def drop_once(at: Direction, message: Message, step: int = step) -> Fault | None:
-                nonlocal seen
-                seen += at == direction
-                return Fault.DROP if at == direction and seen == step + 1 else None
-
+            dropping = DropAt(direction, step)
             async with b.client.writer(STREAM, SETTINGS) as writer:
                 await writer.append(b"before", "k")
-                b.store.fault = drop_once
+                b.store.fault = dropping
                 async with writer.transaction(TransactionSettings(short=False)) as txn:
                     await txn.flush()
                     txn.write_batch(mixed(6), keys=["k"] * 6)
             (segment,) = b.segments
             expected = [("k", event) for event in (b"before", *mixed(6))]
             assert await events_in(segment) == expected, step
-            if seen <= step:
+            if dropping.seen <= step:
                 return
     raise AssertionError("the conversation does not end")
 
