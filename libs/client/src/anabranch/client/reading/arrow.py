@@ -86,14 +86,15 @@ class ArrowColumns:
 
 def columns_of(blocks: Sequence[PlacedBlock]) -> ArrowColumns:
     """At least one block. Raises CorruptBlock, naming the first of the blocks."""
-    rows = sum(block.header.event_count for block in blocks)
+    counts = [block.header.event_count for block in blocks]
+    rows = sum(counts)
     try:
         return ArrowColumns(
             event=events_of(blocks, rows),
             key=keys_of(blocks, rows),
             times_ms=times_of(blocks),
-            offset=per_event(blocks, [block.offset for block in blocks], np.int64),
-            index=indexes_of(blocks),
+            offset=per_event(counts, [block.offset for block in blocks], np.int64),
+            index=indexes_of(counts),
         )
     except CorruptBlock as error:
         raise CorruptBlock(
@@ -105,7 +106,8 @@ def batch_of(blocks: Sequence[PlacedBlock]) -> pa.RecordBatch:
     """The events of at least one block as one batch. Raises CorruptBlock."""
     columns = columns_of(blocks)
     names = list(dict.fromkeys(block.segment for block in blocks))
-    numbers = per_event(blocks, [names.index(block.segment) for block in blocks], np.int32)
+    counts = [block.header.event_count for block in blocks]
+    numbers = per_event(counts, [names.index(block.segment) for block in blocks], np.int32)
     segment = pa.DictionaryArray.from_arrays(fixed(pa.int32(), numbers), strings(names))
     batch = pa.RecordBatch.from_arrays(
         [
@@ -172,18 +174,15 @@ def fixed(kind: pa.DataType, values: Ints) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def per_event(
-    blocks: Sequence[PlacedBlock], values: Sequence[int] | Ints, kind: type[np.generic]
-) -> Ints:
-    """One value per block, for each of its events."""
-    return np.repeat(np.asarray(values, kind), [block.header.event_count for block in blocks])
+def per_event(counts: Sequence[int], values: Sequence[int] | Ints, kind: type[np.generic]) -> Ints:
+    """One value per block, for each of its events; `counts`: the events of each block."""
+    return np.repeat(np.asarray(values, kind), counts)
 
 
-def indexes_of(blocks: Sequence[PlacedBlock]) -> Ints:
-    """The place of each event in its block, from 0, as int32."""
-    ends = np.cumsum([block.header.event_count for block in blocks], dtype=np.int32)
-    starts = np.concatenate([np.zeros(1, np.int32), ends[:-1]])
-    return np.arange(ends[-1], dtype=np.int32) - per_event(blocks, starts, np.int32)
+def indexes_of(counts: Sequence[int]) -> Ints:
+    """The place of each event in its block, from 0, as int32; `counts`: the events of each."""
+    starts = np.cumsum([0, *counts[:-1]], dtype=np.int32)
+    return np.arange(sum(counts), dtype=np.int32) - per_event(counts, starts, np.int32)
 
 
 def events_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
@@ -226,7 +225,8 @@ def keys_of(blocks: Sequence[PlacedBlock], rows: int) -> pa.Array:
 def times_of(blocks: Sequence[PlacedBlock]) -> Ints:
     """The event times in Unix ms: the writer's, else the time of the block."""
     if not any(block.header.flags & FLAG_TIMESTAMPS for block in blocks):
-        return per_event(blocks, [block.header.base_timestamp_ms for block in blocks], np.int64)
+        counts = [block.header.event_count for block in blocks]
+        return per_event(counts, [block.header.base_timestamp_ms for block in blocks], np.int64)
     return _end_to_end([_times_ms(block) for block in blocks])
 
 
@@ -248,8 +248,8 @@ def _check_lengths(
 ) -> None:
     """Check that the lengths of each block's events, of all blocks end to end, add up to its size.
     No block is without events."""
-    counts = [block.header.event_count for block in blocks]
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[:-1], dtype=np.int64)])
+    counts = [block.header.event_count for block in blocks[:-1]]
+    starts = np.cumsum([0, *counts], dtype=np.int64)
     if np.any(np.add.reduceat(lengths, starts, dtype=np.uint64) != np.asarray(sizes, np.uint64)):
         raise CorruptBlock(fault)
 

@@ -136,7 +136,7 @@ class Run:
         if len(distinct) == 1:
             return _repeated(found[0].encode(), stop - start)
         numbers = {text: number for number, text in enumerate(distinct)}
-        rows = per_event(self.blocks, [numbers[text] for text in found], np.int32)[start:stop]
+        rows = per_event(self.counts, [numbers[text] for text in found], np.int32)[start:stop]
         return strings(distinct).take(fixed(pa.int32(), np.ascontiguousarray(rows)))
 
 
@@ -160,7 +160,7 @@ def _event_times(run: Run) -> pa.Array:
 def _event_numbers(run: Run) -> pa.Array:
     """The numbers ascend by one in a block; the arithmetic is that of unsigned numbers."""
     firsts = [block.header.first_event_number for block in run.blocks]
-    numbers = per_event(run.blocks, firsts, np.uint64) + indexes_of(run.blocks).astype(np.uint64)
+    numbers = per_event(run.counts, firsts, np.uint64) + indexes_of(run.counts).astype(np.uint64)
     return fixed(pa.int64(), numbers.view(np.int64))
 
 
@@ -179,8 +179,8 @@ def _watermarks(run: Run) -> pa.Array:
     if all(at_ms is None for at_ms in found):
         return pa.nulls(run.rows, _TIME)
     times_us = [0 if at_ms is None else at_ms * 1000 for at_ms in found]
-    times = per_event(run.blocks, times_us, np.int64)
-    valid = per_event(run.blocks, [at_ms is not None for at_ms in found], np.bool_)
+    times = per_event(run.counts, times_us, np.int64)
+    valid = per_event(run.counts, [at_ms is not None for at_ms in found], np.bool_)
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(_TIME, run.rows, [bits, pa.py_buffer(times)])
 
@@ -190,9 +190,9 @@ _PER_EVENT: Mapping[str, Callable[[Run], pa.Array]] = {
     "routing_key": lambda run: run.keys,
     "event_time": _event_times,
     "offset": lambda run: fixed(
-        pa.int64(), per_event(run.blocks, [block.offset for block in run.blocks], np.int64)
+        pa.int64(), per_event(run.counts, [block.offset for block in run.blocks], np.int64)
     ),
-    "index": lambda run: fixed(pa.int32(), indexes_of(run.blocks)),
+    "index": lambda run: fixed(pa.int32(), indexes_of(run.counts)),
     "event_number": _event_numbers,
     "key_position": _key_positions,
     "watermark": _watermarks,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WRITER_LABEL = "spark"
-SETTINGS = WriterSettings(large_events=True)
-EVENT_BYTES_MAX = SETTINGS.buffer_size_bytes // 2
+WRITER_SETTINGS = WriterSettings(large_events=True)
+EVENT_BYTES_MAX = WRITER_SETTINGS.buffer_size_bytes // 2
 
 
 class Output(Protocol):
@@ -67,7 +67,7 @@ class PartOutput:
                 settings,
                 key=(key.application, key.version),
                 parts=True,
-                writer_settings=SETTINGS,
+                writer_settings=WRITER_SETTINGS,
             )
 
         try:
@@ -140,7 +140,7 @@ async def open_output(
 
     async def begin() -> EventWriter | TopicProducer:
         if isinstance(options.target, StreamRef):
-            return await client.writer(options.target, SETTINGS).__aenter__()
+            return await client.writer(options.target, WRITER_SETTINGS).__aenter__()
         return await client.topics.producer(options.target).__aenter__()
 
     return DirectOutput(await creating(client, options, begin), has)
