@@ -5,7 +5,8 @@
 
 Events are numbered from 1 when they leave `closed`, in write order. Numbers are therefore
 contiguous, and an event's number is known as soon as it was added. A block is encoded once and
-resent byte for byte; only a block of which the store holds a part is rebuilt. When the segment
+resent byte for byte; only a block of which the store holds a part is rebuilt. In a new session, a
+large event and the blocks behind it are closed again, until it is uploaded anew. When the segment
 takes no more, `take_all` gives the rest to the outboxes of its successors.
 
 `LaneWriter.write` appends to `gathering` directly, because it runs once per event.

@@ -15,10 +15,10 @@ The adapter therefore reads the gate *first*. If the gate has moved and the mess
 its subject, it never will be.
 
 A clustered server checks the condition when it proposes a message to the other servers, not when it
-stores the message, and refuses all other messages on the same condition meanwhile. Messages on one
-gate therefore go one at a time, and one that is refused only because of another is sent again. On a
-cluster the adapter therefore decides the outcome by reading also after an
-acknowledgement (ADR 13).
+stores the message. On a cluster the adapter therefore decides the outcome by reading also after an
+acknowledgement (ADR 13). While such a message is in process, the server refuses all others on the
+same condition. Messages on one gate therefore go one at a time, and the adapter sends a message
+again that was refused only because of another one: a refusal says that nothing was stored.
 
 `jetstream_batch` stores several messages together or not at all.
 """

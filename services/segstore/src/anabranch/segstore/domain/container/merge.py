@@ -10,9 +10,8 @@
 The target must be alive, and unsealed unless every source is a repeat.
 
 Transient sources merge only into their parent, which may be a transaction segment, and separately
-from other kinds. Their merge adds
-the bytes that their connection wrote, like an append, and like an append it carries no decision, so
-the target's stamp stays the same.
+from other kinds. Their merge adds the bytes that their connection wrote, like an append, and like
+an append it carries no decision, so the target's stamp stays the same.
 
 Transaction segments also merge separately, into a segment of their parent's stream and number: the
 parent, or its duplicate of another epoch. The merge seals them: it includes everything accepted
