@@ -353,12 +353,19 @@ class ContainerDriver:
         return block
 
     def append_with_parts(
-        self, session: AppendSession, first: int, parts: str, payload: bytes
+        self,
+        session: AppendSession,
+        first: int,
+        parts: str,
+        payload: bytes,
+        *,
+        is_block: bool = True,
     ) -> None:
         self._request_id += 1
         request = AppendLarge(
-            session=session.session, first_event_number=first, count=1, parts=parts
-        )
+            session=session.session, first_event_number=first, count=1, parts=parts,
+            is_block=is_block,
+        )  # fmt: skip
         self.container.append(session, self._request_id, request, payload)
 
     def append_once(

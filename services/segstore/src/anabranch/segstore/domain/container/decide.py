@@ -335,18 +335,18 @@ def check_append(writer_id: bytes, request: Append | AppendOnce, payload: bytes)
 
 def _check_block(writer_id: bytes, request: Append | AppendOnce, payload: bytes) -> None:
     header = check_one_block(payload)
-    count = events_numbered(header)
-    agrees = (
-        count == request.count
-        and header.first_event_number == request.first_event_number
-        and header.writer_id == writer_id
-    )
     if isinstance(request, AppendLarge) != bool(header.flags & FLAG_PARTS_BEFORE):
         raise InvalidRequest(
             "a reference to the parts before it is stored together with these parts",
             remedy="name the transient segment of the parts in the append of the reference",
             first=request.first_event_number,
         )
+    count = events_numbered(header)
+    agrees = (
+        count == request.count
+        and header.first_event_number == request.first_event_number
+        and header.writer_id == writer_id
+    )
     if not agrees:
         raise InvalidRequest(
             "the block and the request disagree on writer or event numbers",

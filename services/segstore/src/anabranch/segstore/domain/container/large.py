@@ -13,7 +13,7 @@ from msgspec import structs
 
 from anabranch.common.errors import InvalidRequest, SessionEnded
 from anabranch.common.tier2.state import SegmentState
-from anabranch.common.wire.block import Block
+from anabranch.common.wire.block import Block, LargeReference
 from anabranch.common.wire.messages import NO_DECISION, Append, AppendLarge
 from anabranch.segstore.domain.container.circumstances import Group
 from anabranch.segstore.domain.container.decide import Duplicate, decide_append
@@ -59,10 +59,16 @@ def decide_in_session(
     merge = decide_merge(segments.known, state.name, (request.parts,), NO_DECISION, now_ms)
     assert merge.operation is not None, "a living source is always merged"
     (parts,) = merge.operation.sources
-    if not request.is_block or Block(payload).reference(parts.length).length != parts.length:
+    if not request.is_block or not _refers_to(payload, parts.length):
         raise InvalidRequest(
-            "the reference does not lead to the first of its parts",
+            "the append is no reference to exactly these parts",
             segment=state.name, parts=request.parts, size=parts.length,
         )  # fmt: skip
     behind = structs.replace(append, offset=state.length + parts.length)
     return Decided(Group((merge.operation, behind)), behind.offset + len(payload), count)
+
+
+def _refers_to(block: bytes, length: int) -> bool:
+    """Whether the reference in the block states no offset, and this length of its parts."""
+    reference = LargeReference.parse(Block(block)[0])
+    return (reference.offset, reference.length) == (0, length)
