@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from anabranch.client.one_segment.synchronizer import S, U
     from anabranch.client.reading.bounds import Start
-    from anabranch.client.transactions.committing import Committing
     from anabranch.client.transactions.pings import Pings
+    from anabranch.client.transactions.submissions import Submissions
 
 T = TypeVar("T")
 
-COMMITTINGS_MAX = 256
+SUBMISSIONS_MAX = 256
 """The streams for which a client remembers the pens of its short transactions."""
 
 
@@ -74,8 +74,8 @@ class Client(KeyedData):
         self._ids = ids
         self._tasks = asyncio.TaskGroup()
         self._pings: Pings | None = None
-        self._committings: OrderedDict[StreamRef, Committing] = OrderedDict()
-        """Of the streams that were used last, at most `COMMITTINGS_MAX`."""
+        self._submissions: OrderedDict[StreamRef, Submissions] = OrderedDict()
+        """Of the streams that were used last, at most `SUBMISSIONS_MAX`."""
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -167,7 +167,7 @@ class Client(KeyedData):
             runtime=self._entered(),
             settings=settings or WriterSettings(),
             pings=self._entered_pings(),
-            committing=self._committing(ref),
+            submissions=self._submissions_to(ref),
             serializer=serializer,
         )
 
@@ -187,7 +187,7 @@ class Client(KeyedData):
         time_writer_id = runtime.ids.new_id()
         return public.Transactions(
             Openings(
-                self._committing(ref),
+                self._submissions_to(ref),
                 directory=self._directory,
                 runtime=runtime,
                 pings=self._entered_pings(),
@@ -367,20 +367,22 @@ class Client(KeyedData):
             self._pings = Pings(self._control, runtime)
         return self._pings
 
-    def _committing(self, stream: StreamRef) -> Committing:
-        found = self._committings.get(stream)
+    def _submissions_to(self, stream: StreamRef) -> Submissions:
+        found = self._submissions.get(stream)
         if found is None:
             from anabranch.client.transactions.committing import Committing
+            from anabranch.client.transactions.submissions import Submissions
 
-            found = self._committings[stream] = Committing(
+            shared = Committing(
                 stream,
                 control=self._control,
                 directory=self._directory,
                 runtime=self._entered(),
             )
-        self._committings.move_to_end(stream)
-        if len(self._committings) > COMMITTINGS_MAX:
-            self._committings.popitem(last=False)
+            found = self._submissions[stream] = Submissions(shared)
+        self._submissions.move_to_end(stream)
+        if len(self._submissions) > SUBMISSIONS_MAX:
+            self._submissions.popitem(last=False)
         return found
 
 

@@ -14,8 +14,8 @@ from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings, WriterSettings
 from anabranch.client.transactions.begin import Beginning, Key, Openings, wanted
-from anabranch.client.transactions.committing import Committing
 from anabranch.client.transactions.pings import Pings
+from anabranch.client.transactions.submissions import Submissions
 from anabranch.client.wire.control import ControlPlane, SegmentDirectory, writable_segments
 from anabranch.client.wire.followers import Followers
 from anabranch.client.writing.appender import SegmentAppender
@@ -55,7 +55,7 @@ class EventWriter(LaneWriter[T]):
         runtime: Runtime,
         settings: WriterSettings,
         pings: Pings,
-        committing: Committing,
+        submissions: Submissions,
         serializer: Serializer[T] | None = None,
     ) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class EventWriter(LaneWriter[T]):
         self._followers = Followers(control, stream, runtime.clock, self._new_backoff)
         self._times = TimeNotes(control, stream, self.writer_id, self._length_of)
         self._openings = Openings(
-            committing,
+            submissions,
             directory=directory,
             runtime=runtime,
             pings=pings,
@@ -81,7 +81,7 @@ class EventWriter(LaneWriter[T]):
         await self._directory.learn([segment.name for segment in segments.segments])
         self._runtime.open_parts.add(self)
         self._times.incarnation = segments.incarnation
-        self._openings.committing.layout.learn(segments)
+        self._openings.submissions.shared.layout.learn(segments)
         self._lanes.open(segments.segments)
         return self
 

@@ -187,7 +187,7 @@ class Transactions:
             await transactions.commit(transaction_id, timeout_s=30)
         """
         deadline_s = self._calls.deadline(timeout_s)
-        unmerged = self._openings.committing.unmerged
+        unmerged = self._openings.submissions.shared.unmerged
         before = unmerged.decided()
         noted_by = "" if timestamp_ms is None else writer_id or self._openings.noting()
         try:

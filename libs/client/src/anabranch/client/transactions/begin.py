@@ -18,10 +18,10 @@ from anabranch.client.runtime import Runtime
 from anabranch.client.serializers import Serializer
 from anabranch.client.settings import TransactionSettings, WriterSettings
 from anabranch.client.transactions.calls import COMMIT_WAIT_MS, POLL_FIRST_S, POLL_LONGEST_S
-from anabranch.client.transactions.committing import Committing
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.pings import Pings
 from anabranch.client.transactions.short import ShortTransaction
+from anabranch.client.transactions.submissions import Submissions
 from anabranch.client.transactions.transaction import DONE, Role, Transaction
 from anabranch.client.transactions.writer import Writing
 from anabranch.client.wire.control import SegmentDirectory
@@ -67,15 +67,15 @@ class Openings:
 
     def __init__(
         self,
-        committing: Committing,
+        submissions: Submissions,
         *,
         directory: SegmentDirectory,
         runtime: Runtime,
         pings: Pings,
         noting: Callable[[], str],
     ) -> None:
-        self.calls = committing.calls
-        self.committing = committing
+        self.calls = submissions.shared.calls
+        self.submissions = submissions
         self._directory = directory
         self._runtime = runtime
         self._pings = pings
@@ -124,13 +124,13 @@ class Openings:
             self._role(settings),
             Writing(self._directory, self._runtime, writer),
             serializer,
-            committing=self.committing,
-            layout=await self.committing.layout.get(),
+            submissions=self.submissions,
+            layout=await self.submissions.shared.layout.get(),
             begin=begin,
         )
 
     def _role(self, settings: TransactionSettings, *, owns: bool = True) -> Role:
-        return Role(settings, owns, self.noting, self.committing.unmerged)
+        return Role(settings, owns, self.noting, self.submissions.shared.unmerged)
 
     def _fate_of(self, begun: TransactionBegun, settings: TransactionSettings) -> Fate:
         pings = self._pings if settings.auto_ping else None

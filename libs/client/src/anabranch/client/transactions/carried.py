@@ -21,12 +21,14 @@ the only copy. Ids are drawn by the controllers' clock: the first commit of a cl
 the year 1970, and its refusal names the time.
 """
 
+from collections.abc import Sequence
+
 from anabranch.client.backoff import Backoff
 from anabranch.client.settings import BackoffSettings, WriterSettings
 from anabranch.client.transactions.calls import COMMIT_WAIT_MS, look_up
 from anabranch.client.transactions.committing import Committing
 from anabranch.client.transactions.group import shares_of
-from anabranch.client.transactions.kept import Kept
+from anabranch.client.transactions.kept import Kept, together
 from anabranch.client.transactions.layout import Layout
 from anabranch.client.wire.control import ATTEMPT_PAUSE_S, QUERY_TIMEOUT_S
 from anabranch.client.writing.batches import Numbering
@@ -60,12 +62,16 @@ CLOCKS_MS = 5_000
 
 
 class CarriedCommit:
-    """One commit. `is_unclear`: a copy of its request may be stored, or may still arrive."""
+    """One commit, of the events of one or more transactions.
+
+    `is_unclear`: a copy of its request may be stored, or may still arrive.
+    """
 
     def __init__(
-        self, kept: Kept, shared: Committing, settings: WriterSettings, label: str
+        self, kept: Sequence[Kept], shared: Committing, settings: WriterSettings, label: str
     ) -> None:
-        self._kept = kept
+        self._parts = kept
+        self._kept = together(kept)
         self._shared = shared
         self._settings = settings
         self._label = label
@@ -157,9 +163,10 @@ class CarriedCommit:
             writer=self._label,
             wait_ms=COMMIT_WAIT_MS if wait else 0,
         )
-        if (spans := self._kept.spans) is not None:
-            size = sum(len(each.block) for each in self._blocks)
-            spans.sent(layout.names[0], len(self._kept.payloads), size)
+        size = sum(len(each.block) for each in self._blocks)
+        for part in self._parts:
+            if part.spans is not None:
+                part.spans.sent(layout.names[0], len(part.payloads), size)
         self.is_unclear = True
         try:
             found = await shared.control.query(

@@ -89,10 +89,6 @@ class Committing:
         """Note the controllers' clock at `now_s`."""
         self._controllers_ms = now_ms - now_s * 1000
 
-    def of(self, kept: Kept, settings: WriterSettings) -> "Commit":
-        """The commit of these events."""
-        return Commit(kept, self, settings)
-
 
 @dataclass(slots=True)
 class _Hold:

@@ -93,3 +93,14 @@ class Kept:
             first, last = indices[0], indices[-1] + 1
             stamps = [stamp for stamp in self.timestamps_ms[first:last] if stamp is not None]
             yield Events(self.payloads[first:last], self.keys[first:last], stamps or None)
+
+
+def together(many: Sequence[Kept]) -> Kept:
+    """The events of several transactions, in this order. None has columns; `spans` is None."""
+    assert not any(each.has_columns for each in many)
+    return Kept(
+        payloads=[payload for each in many for payload in each.payloads],
+        keys=[key for each in many for key in each.keys],
+        timestamps_ms=[stamp for each in many for stamp in each.timestamps_ms],
+        cost=sum(each.cost for each in many),
+    )

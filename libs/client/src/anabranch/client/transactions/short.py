@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any
 
 from anabranch.client.serializers import Serializer
-from anabranch.client.transactions.carried import CarriedCommit
-from anabranch.client.transactions.committing import Commit, Committing
+from anabranch.client.transactions.committing import Commit
 from anabranch.client.transactions.fate import Fate
 from anabranch.client.transactions.kept import ArrowWrite, Kept, cost_of
 from anabranch.client.transactions.layout import Layout
+from anabranch.client.transactions.submissions import JoinedCommit, Submissions
 from anabranch.client.transactions.transaction import Role, Transaction, being_committed
 from anabranch.client.transactions.writer import Writing
 from anabranch.client.writing.arrow_columns import ARROW_SIZE_BYTES_MIN, arrow_events
@@ -60,7 +60,7 @@ class ShortTransaction(Transaction[T]):
         writing: Writing,
         serializer: Serializer[T] | None,
         *,
-        committing: Committing,
+        submissions: Submissions,
         layout: Layout,
         begin: BeginLong,
     ) -> None:
@@ -72,11 +72,11 @@ class ShortTransaction(Transaction[T]):
             writer=role.settings.writer,
             opened_ms=writing.runtime.clock.now_ms(),
         )
-        super().__init__(Fate(info, committing.calls, None), role, writing, serializer)
+        super().__init__(Fate(info, submissions.shared.calls, None), role, writing, serializer)
         self._kept: Kept | None = Kept()
-        self._committing = committing
+        self._submissions = submissions
         self._begin = begin
-        self._commit: Commit | CarriedCommit | None = None
+        self._commit: Commit | JoinedCommit | None = None
         """The commit whose outcome is unknown."""
         self._turn: asyncio.Future[None] | None = None
         self._fate.attach(self._fail)
@@ -242,19 +242,19 @@ class ShortTransaction(Transaction[T]):
                 return
         await self._become_long()
 
-    async def _ways(self, kept: Kept, timestamp_ms: int | None) -> Sequence[Commit | CarriedCommit]:
+    async def _ways(self, kept: Kept, timestamp_ms: int | None) -> Sequence[Commit | JoinedCommit]:
         """The ways to commit without a begin, in the order in which they are tried."""
         if self._commit is not None:
             return (self._commit,)
         if timestamp_ms is not None or kept.has_columns:
             return ()
-        shared, label = self._committing, self._role.settings.writer
-        carried = CarriedCommit(kept, shared, self._settings, label)
+        submissions, shared = self._submissions, self._submissions.shared
+        carried = submissions.carried(kept, self._settings, self._role.settings.writer)
         if await shared.unmerged.any_left(shared.calls):
             return (carried,)
-        return (shared.of(kept, self._settings), carried)
+        return (submissions.short(kept, self._settings), carried)
 
-    async def _is_committed(self, kept: Kept, commit: Commit | CarriedCommit, wait: bool) -> bool:
+    async def _is_committed(self, kept: Kept, commit: Commit | JoinedCommit, wait: bool) -> bool:
         """Commit this way; False: nothing is stored, and it takes another one. Meanwhile, and
         afterwards if the outcome is unknown, it takes no more events."""
         if not self._ended:
@@ -263,7 +263,7 @@ class ShortTransaction(Transaction[T]):
         try:
             if kept.is_empty:
                 is_committed = True
-            elif isinstance(commit, CarriedCommit):
+            elif isinstance(commit, JoinedCommit):
                 info = await commit.perform(wait=wait)
                 is_committed = info is not None
             else:
@@ -280,7 +280,7 @@ class ShortTransaction(Transaction[T]):
             self._end_as(TransactionState.COMMITTED, info)
         return is_committed
 
-    def _note_attempt(self, commit: Commit | CarriedCommit) -> None:
+    def _note_attempt(self, commit: Commit | JoinedCommit) -> None:
         is_unclear = commit.is_unclear
         self._commit = commit if is_unclear else None
         self._fate.state = None if is_unclear else TransactionState.OPEN

@@ -1,0 +1,236 @@
+"""Lets carried commits of one client share a submission (ADR 21).
+
+    commit ──► the open submission ──a turn──► closed: one request ──► COMMITTED, for all in it
+                      ▲                              └──refused, nothing stored──► each alone
+    commit meanwhile ─┘
+
+One submission of a stream is under way at once. A commit that begins meanwhile joins the open one,
+which is closed and sent in its turn. A submission is one carried transaction: the events of all its
+commits become readable together, and all have its id.
+
+No task belongs to a submission. One of its commits performs it, and the others wait for that one.
+If the performing call is cancelled, another one goes on. If it raises OutcomeUnknown, all others
+raise it too, and each of them may perform it again: the request is the same.
+
+A refused submission has stored nothing. The reason may be the events of a single transaction, so
+its transactions then commit alone. A submission that has stored nothing is never sent again, so
+the events of its transactions may be committed otherwise.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
+
+from anabranch.client.settings import WriterSettings
+from anabranch.client.transactions.carried import CarriedCommit
+from anabranch.client.transactions.committing import Commit, Committing
+from anabranch.client.transactions.kept import Kept
+from anabranch.common.contracts.transactions import TransactionInfo
+from anabranch.common.errors import AnabranchError, Busy, OutcomeUnknown, Retry
+from anabranch.common.model.names import StreamRef
+from anabranch.common.model.transaction import CARRIED_SIZE_BYTES_MAX
+
+
+class Submissions:
+    """The commits of one client for one stream; `shared`: what they have in common."""
+
+    def __init__(self, shared: Committing) -> None:
+        self.shared = shared
+        self._turn = asyncio.Lock()
+        self._open: dict[tuple[WriterSettings, str], _Submission] = {}
+
+    def short(self, kept: Kept, settings: WriterSettings) -> Commit:
+        """The commit of these events by one group."""
+        return Commit(kept, self.shared, settings)
+
+    def carried(self, kept: Kept, settings: WriterSettings, label: str) -> "JoinedCommit":
+        """The commit that carries these events."""
+        return JoinedCommit(kept, self, settings, label)
+
+    def join(self, kept: Kept, settings: WriterSettings, label: str) -> "_Submission":
+        """Add the events to the open submission of these settings."""
+        found = self._open.get((settings, label))
+        if found is None or not found.has_room_for(kept):
+            found = self._open[settings, label] = _Submission(self, settings, label)
+        found.kept.append(kept)
+        return found
+
+    def close(self, submission: "_Submission") -> None:
+        """Let no more commits join it. Idempotent."""
+        key = (submission.settings, submission.label)
+        if self._open.get(key) is submission:
+            del self._open[key]
+
+    @asynccontextmanager
+    async def turn(self, until_s: float) -> AsyncIterator[None]:
+        """Wait for a turn. Raises Busy if none comes until then, on the monotonic clock."""
+        left_s = max(0.0, until_s - self.shared.runtime.clock.monotonic())
+        try:
+            async with asyncio.timeout(left_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise _no_turn(self.shared.stream) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+
+def _no_turn(stream: StreamRef) -> Busy:
+    return Busy(
+        "earlier commits of this client to the stream are still under way",
+        remedy="wait until they have ended, then commit again",
+        stream=str(stream),
+    )
+
+
+class JoinedCommit:
+    """The commit of one transaction, with others or alone.
+
+    `is_unclear`: its events may be stored, or may still be sent by another commit.
+    """
+
+    def __init__(
+        self, kept: Kept, submissions: Submissions, settings: WriterSettings, label: str
+    ) -> None:
+        self._kept = kept
+        self._submissions = submissions
+        self._settings = settings
+        self._label = label
+        self._joined: _Submission | None = None
+        self._alone: CarriedCommit | None = None
+
+    @property
+    def is_unclear(self) -> bool:
+        if self._alone is not None:
+            return self._alone.is_unclear
+        return self._joined is not None and self._joined.is_unclear
+
+    async def perform(self, *, wait: bool) -> TransactionInfo | None:
+        """Commit the events, as `CarriedCommit.perform`. Without `wait`, it does so alone.
+
+        Also raises Busy, with nothing stored, if no turn came in the writer's retry time.
+        """
+        may_join = wait and self._kept.cost <= CARRIED_SIZE_BYTES_MAX
+        if self._alone is None and (may_join or self._joined is not None):
+            info = await self._with_others()
+            self._joined = None
+            if info is not None:
+                return info
+        if self._alone is None:
+            settings, label = self._settings, self._label
+            self._alone = CarriedCommit((self._kept,), self._submissions.shared, settings, label)
+        return await self._alone.perform(wait=wait)
+
+    async def _with_others(self) -> TransactionInfo | None:
+        """As `_Submission.perform`."""
+        now_s = self._submissions.shared.runtime.clock.monotonic()
+        if self._joined is None:
+            self._joined = self._submissions.join(self._kept, self._settings, self._label)
+        joined = self._joined
+        try:
+            return await joined.perform(now_s + self._settings.retry_timeout_s)
+        except BaseException:
+            joined.leave(self._kept)
+            raise
+
+    def unknown(self, cause: str) -> OutcomeUnknown:
+        """As `CarriedCommit.unknown`; only if it is unclear."""
+        commit = self._alone
+        if commit is None and self._joined is not None:
+            commit = self._joined.commit
+        assert commit is not None, "a commit that has made no request is not unclear"
+        return commit.unknown(cause)
+
+
+class _State(Enum):
+    OPEN = auto()
+    """Nothing has been sent. All its commits are being performed."""
+    CLOSED = auto()
+    """Its request may have been sent, or is about to be."""
+    DROPPED = auto()
+    """Nothing of it is stored, and it is not sent any more."""
+
+
+class _Submission:
+    """One submission. `kept`: the events of each commit in it; `commit`: its request, once it is
+    closed."""
+
+    def __init__(self, submissions: Submissions, settings: WriterSettings, label: str) -> None:
+        self.settings = settings
+        self.label = label
+        self.kept: list[Kept] = []
+        self.commit: CarriedCommit | None = None
+        self._submissions = submissions
+        self._state = _State.OPEN
+        self._outcome: TransactionInfo | None = None
+        self._attempt: asyncio.Future[None] | None = None
+        """What the commit that performs it is doing. Cancelled: the others look again; otherwise
+        they raise its error."""
+
+    @property
+    def is_unclear(self) -> bool:
+        return self._state is _State.CLOSED
+
+    def has_room_for(self, kept: Kept) -> bool:
+        return sum(each.cost for each in self.kept) + kept.cost <= CARRIED_SIZE_BYTES_MAX
+
+    def leave(self, kept: Kept) -> None:
+        """Take a commit out of it, unless it is closed."""
+        if self._state is _State.OPEN:
+            self.kept = [each for each in self.kept if each is not kept]
+            if not self.kept:
+                self._submissions.close(self)
+
+    async def perform(self, until_s: float) -> TransactionInfo | None:
+        """Send it, or wait for the commit that does. Returns None, with nothing stored, if its
+        commits must be performed alone. Raises as `JoinedCommit.perform`.
+
+        `until_s`: the end of the time to wait for a turn.
+        """
+        while self._outcome is None and self._state is not _State.DROPPED:
+            if self._attempt is None:
+                await self._attempted(until_s)
+                continue
+            attempt = self._attempt
+            await asyncio.wait({attempt})
+            if not attempt.cancelled() and (error := attempt.exception()) is not None:
+                assert isinstance(error, AnabranchError)
+                raise error.copy()
+        return self._outcome
+
+    async def _attempted(self, until_s: float) -> None:
+        self._attempt = attempt = asyncio.get_running_loop().create_future()
+        try:
+            if self.commit is not None:
+                await self._sent(self.commit, attempt)
+                return
+            async with self._submissions.turn(until_s):
+                with suppress(AnabranchError):  # the request will meet the same error
+                    await self._submissions.shared.layout.get()
+                await self._sent(self._closed(), attempt)
+        finally:
+            self._attempt = None
+            attempt.cancel()
+
+    def _closed(self) -> CarriedCommit:
+        self._submissions.close(self)
+        self._state = _State.CLOSED
+        shared = self._submissions.shared
+        self.commit = CarriedCommit(self.kept, shared, self.settings, self.label)
+        return self.commit
+
+    async def _sent(self, commit: CarriedCommit, attempt: "asyncio.Future[None]") -> None:
+        try:
+            self._outcome = await commit.perform(wait=True)
+            if self._outcome is None:
+                self._state = _State.DROPPED
+        except AnabranchError as error:
+            if not commit.is_unclear:
+                self._state = _State.DROPPED
+                if len(self.kept) > 1 and not isinstance(error, Retry):
+                    return
+            attempt.set_exception(error)
+            attempt.exception()  # it is no defect if no other commit waits for it
+            raise
