@@ -1,10 +1,12 @@
 """What the cluster of three NATS servers promises to the tests that stand on it."""
 
+import asyncio
 import json
 from contextlib import suppress
 from urllib.request import urlopen
 
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 
 from anabranch.common.adapters.nats_connection import close_nats, connect_nats
@@ -15,6 +17,17 @@ STREAM, SUBJECT = "kept", "kept.a"
 
 
 ATTEMPTS_MAX = 5
+LEADER_S_MAX = 10.0
+
+
+async def publish(client: Client, message: bytes) -> None:
+    """Publish to the stream; a new one answers nothing until it has a leader."""
+    async with asyncio.timeout(LEADER_S_MAX):
+        while True:
+            with suppress(nats.js.errors.NoStreamResponseError):
+                await client.jetstream().publish(SUBJECT, message)
+                return
+            await asyncio.sleep(0.05)
 
 
 async def stored(client: Client) -> list[bytes | None]:
@@ -47,7 +60,7 @@ async def test_messages_outlive_a_server_that_is_killed_and_wiped(three_nats: Na
     client = await connect_nats(nats_target(three_nats.url), "test")
     try:
         await client.jetstream().add_stream(name=STREAM, subjects=[SUBJECT], num_replicas=3)
-        await client.jetstream().publish(SUBJECT, b"1")
+        await publish(client, b"1")
         described = await client.jetstream().stream_info(STREAM)
         assert described.cluster is not None
         leaders = {described.cluster.leader, three_nats.wait_for_leader()}
