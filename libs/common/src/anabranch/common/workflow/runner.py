@@ -165,7 +165,8 @@ class Runner(Generic[S, E, K]):
         self._again: set[str] = set()
         self._rests: dict[str, asyncio.Task[None]] = {}
         self._board = ProgressBoard(clock)
-        self._work_came = asyncio.Event()
+        self._waiting = asyncio.Semaphore(0)
+        """Counts the queued aggregates, and those that were let go; each wakes one worker."""
 
     def wake(self, subject: str) -> None:
         """Check `subject` for a next step soon. Cheap, repeatable, never refused.
@@ -180,7 +181,7 @@ class Runner(Generic[S, E, K]):
         elif subject not in self._queued:
             self._queued.add(subject)
             self._queue.append(subject)
-            self._work_came.set()
+            self._waiting.release()
 
     def let_go(self) -> None:
         """Forget aggregates that are no longer owned; a running step completes."""
@@ -222,9 +223,9 @@ class Runner(Generic[S, E, K]):
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         while True:
-            while not self._queue:
-                self._work_came.clear()
-                await self._work_came.wait()
+            await self._waiting.acquire()
+            if not self._queue:
+                continue
             subject = self._queue.popleft()
             self._queued.discard(subject)
             self._running.add(subject)
