@@ -16,8 +16,6 @@ class DeferredCommits:
     `later` schedules both; one that keeps them lets a test decide when the child gets to it.
     """
 
-    is_cheap = True
-
     def __init__(self, later: Schedule) -> None:
         self._later = later
         self._ended: Ended

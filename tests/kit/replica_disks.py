@@ -36,8 +36,6 @@ class NodeDisk:
 class SlowCommits:
     """`CommitWriter` of a process: the machine writes and syncs while the process goes on."""
 
-    is_cheap = True
-
     def __init__(self, processes: Processes, process: Process, node: NodeDisk, rng: Random) -> None:
         self._processes = processes
         self._process = process

@@ -6,10 +6,6 @@ from functools import cache
 
 import pytest
 
-from anabranch.segstore.adapters import group
-from anabranch.segstore.adapters.group import Taken, small_first
-from anabranch.segstore.adapters.journal import group_commit
-from anabranch.segstore.adapters.journal.view import JournalView
 from anabranch.segstore.domain.log.formats import FILE_HEADER_SIZE_BYTES, parse_file_header
 from kit.journal_scenario import (
     LIVES,
@@ -161,22 +157,3 @@ def test_a_crash_while_recovering_from_a_crash_loses_nothing_acknowledged() -> N
 def test_random_lives_keep_what_was_acknowledged() -> None:
     for seed in range(300 // one_in(ONE_IN)):
         random_journal(seed)
-
-
-def test_random_lives_in_which_small_frames_go_first_keep_what_was_acknowledged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    held = 0
-
-    def noted(taken: list[Taken[JournalView]]) -> tuple[list[Taken[JournalView]], ...]:
-        nonlocal held
-        found = small_first(taken)
-        held += bool(found[1])
-        return found
-
-    monkeypatch.setattr(group, "SMALL_SIZE_BYTES", 500)
-    monkeypatch.setattr(group, "LARGE_SIZE_BYTES", 1000)
-    monkeypatch.setattr(group_commit, "small_first", noted)
-    for seed in range(300 // one_in(ONE_IN)):
-        random_journal(seed)
-    assert held > 100 // one_in(ONE_IN)

@@ -37,6 +37,23 @@ def test_any_source_above_its_limit_pauses(full: Full) -> None:
     assert max(full.throttle.ratios().values()) > 1
 
 
+@pytest.mark.parametrize(
+    ("full", "for_all"),
+    [
+        (Full(untiered=1001), False),
+        (Full(untiered=1125), False),
+        (Full(untiered=1126), True),
+        (Full(journal=2250), False),
+        (Full(journal=2251), True),
+        (Full(pending=101), True),
+    ],
+)
+def test_connections_that_send_little_go_on_while_a_flush_is_behind(
+    full: Full, for_all: bool
+) -> None:
+    assert (full.throttle.paused, full.throttle.paused_for_all) == (True, for_all)
+
+
 def test_a_full_disk_refuses_at_once_and_pauses_no_connection() -> None:
     full = Full(pending=150, untiered=1100)
     full.no_room = True

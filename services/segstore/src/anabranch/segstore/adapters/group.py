@@ -1,6 +1,5 @@
 """Group commit: selects the frames that the next write takes from the waiting containers."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -10,10 +9,6 @@ from anabranch.segstore.ports import FrameContents, FrameSource
 
 FRAME_SIZE_BYTES_AIM = 4 * 1024 * 1024
 WRITE_SIZE_BYTES_AIM = 16 * 1024 * 1024
-
-SMALL_SIZE_BYTES = 64 * 1024
-LARGE_SIZE_BYTES = 512 * 1024
-"""A container with at most so much, and all the others with at least so much: see `small_first`."""
 
 Schedule = Callable[[Callable[[], None]], object]
 """Calls a function soon, once, from the event loop: ``loop.call_soon``."""
@@ -52,19 +47,3 @@ def gather(ready: dict[V, None]) -> list[Taken[V]]:
         taken.append(Taken(view, contents))
         size += contents.size
     return taken
-
-
-def small_first(taken: list[Taken[V]]) -> tuple[list[Taken[V]], list[Taken[V]]]:
-    """(the frames to write now, those to write next), each container's in their order.
-
-    If some containers have little to write and the others much, the former go first, so that a lone
-    event does not wait for megabytes. The others go next, and nothing goes before them again.
-    """
-    sizes: Counter[V] = Counter()
-    for item in taken:
-        sizes[item.view] += item.contents.size
-    small = [item for item in taken if sizes[item.view] <= SMALL_SIZE_BYTES]
-    large = [item for item in taken if sizes[item.view] > SMALL_SIZE_BYTES]
-    if not small or sum(item.contents.size for item in large) < LARGE_SIZE_BYTES:
-        return taken, []
-    return small, large

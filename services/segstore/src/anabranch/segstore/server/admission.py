@@ -9,12 +9,13 @@ from typing import Generic, TypeVar
 
 from anabranch.common.errors import Overloaded
 from anabranch.segstore.server.room import Room
+from anabranch.segstore.server.turns import Turns
 
 C = TypeVar("C")
 
 
 class Admission(Generic[C]):
-    """The connections of one server, and the room that they share."""
+    """The connections of one server, and the room and the turns that they share."""
 
     def __init__(self, *, connections_max: int, per_peer_max: int, unfinished_max: int) -> None:
         self._connections_max = connections_max
@@ -22,6 +23,7 @@ class Admission(Generic[C]):
         self._open: dict[C, str] = {}
         self._by_peer: Counter[str] = Counter()
         self.room = Room(unfinished_max)
+        self.turns = Turns()
 
     def __len__(self) -> int:
         return len(self._open)

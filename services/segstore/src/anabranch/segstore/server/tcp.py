@@ -4,9 +4,10 @@
 
 `admission.py` bounds the number of connections, `room.py` the memory of their incomplete packets.
 The connection handles each request synchronously as soon as it is parsed, and writes an answer when
-the container delivers it. It stops reading from its client while the store is over its limits, or
-while the client does not take its answers. Before it closes because of an untrusted or unservable
-packet, it sends a Failed packet with the reason, so that no client waits in vain.
+the container delivers it. It stops reading from its client while the store is over its limits,
+while the client does not take its answers, and until the loop's next turn if others wait
+(`turns.py`). Before it closes because of an untrusted or unservable packet, it sends a Failed
+packet with the reason, so that no client waits in vain.
 """
 
 import asyncio
@@ -59,6 +60,7 @@ from anabranch.segstore.handlers.transient import TransientDesk
 from anabranch.segstore.server.admission import Admission
 from anabranch.segstore.server.listening import listen
 from anabranch.segstore.server.room import SMALL_SIZE_BYTES, HalfPacket
+from anabranch.segstore.server.turns import Turn
 from anabranch.segstore.shell.container.throttle import Throttle
 from anabranch.segstore.shell.memory.tail import CallLater
 from anabranch.segstore.shell.node.store import Store
@@ -117,6 +119,8 @@ class Connection(asyncio.Protocol):
         self._pauses = True
         self._reading_paused = False
         self._waits_for_store = False
+        self._turn = Turn(admission.turns)
+        self._turn_is_over = False
         now = served.clock.monotonic()
         self._connected_at = self._received_at = self._sent_at = self._taken_at = now
         self._half = HalfPacket(admission.room, "", self._has_room)
@@ -178,6 +182,13 @@ class Connection(asyncio.Protocol):
             self._half.received(self._parser, now, completed=completed)
         except Invalid as error:
             self.refuse(error)
+        if self._turn.is_over(len(data), now) and not self._turn_is_over:
+            self._turn_is_over = True
+            self._served.call_later(0.0, self._next_turn)
+        self._adjust_reading()
+
+    def _next_turn(self) -> None:
+        self._turn_is_over = False
         self._adjust_reading()
 
     def pause_writing(self) -> None:
@@ -266,12 +277,15 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         throttle = self._served.throttle
-        if throttle.paused and not self._waits_for_store:
+        sends_much = self._turn.sends_much(self._received_at)
+        paused = throttle.paused if sends_much else throttle.paused_for_all
+        if paused and not self._waits_for_store:
             self._waits_for_store = True
             throttle.when_open(self._store_is_open)
         unsent_max = self._served.limits.write_buffer_max
         pause = (
-            self._waits_for_store
+            self._turn_is_over
+            or self._waits_for_store
             or self._half.waits
             or (self._writing_paused and self._unsent_size() > unsent_max)
         )

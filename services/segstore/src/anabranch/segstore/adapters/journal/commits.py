@@ -22,12 +22,7 @@ unknown. Called without a write if the writer is lost. After an error no further
 
 
 class CommitWriter(Protocol):
-    """Performs one synced write at a time. Owned by one journal; on the event loop's thread.
-
-    `is_cheap`: one more write takes little time, so that small frames get one before large ones.
-    """
-
-    is_cheap: bool
+    """Performs one synced write at a time. Owned by one journal; on the event loop's thread."""
 
     def start(self, ended: Ended) -> None:
         """Set the callback, once, before the first write."""
@@ -48,8 +43,6 @@ class CommitWriter(Protocol):
 
 class InlineCommits:
     """Writes on the caller's thread, which is fastest if syncs are fast."""
-
-    is_cheap = True
 
     def __init__(self) -> None:
         self._ended: Ended

@@ -4,9 +4,6 @@ A commit gathers frames, writes them with one sync, checks the fence, and notifi
 this order. The first `ready()` schedules it, and it repeats while frames wait; there is no timer.
 Frames that arrive while a write is outstanding form the next one.
 
-*Small frames first.* Where a write is cheap, containers with little to write go before those with
-much, which are held and form the next write by themselves: see `group.small_first`.
-
 *No room.* Frames that do not fit into the present file wait for the next file. If it cannot be
 created, because the disk is full or no file descriptor is left, `no_room` holds the error, and
 `try_again` is called from time to time. Nothing was written then, so no outcome is unknown: the
@@ -22,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from anabranch.common.errors import AnabranchError, Deposed, DiskFailed, NoRoom
-from anabranch.segstore.adapters.group import Schedule, Taken, gather, small_first
+from anabranch.segstore.adapters.group import Schedule, Taken, gather
 from anabranch.segstore.adapters.journal.commits import CommitWriter
 from anabranch.segstore.adapters.journal.files import FileWriter, PlannedFrames, PlannedWrite
 from anabranch.segstore.adapters.journal.live import LiveFiles
@@ -75,8 +72,7 @@ class GroupCommit:
         """The continuation of the outstanding write; None without one."""
         self._committing: frozenset[int] = frozenset()
         self._held: list[Taken[JournalView]] = []
-        """Frames that were taken from their sources and go into the next write: small ones go
-        before them, or they wait for the next file."""
+        """Frames that were taken from their sources, and wait for the next file."""
         self.no_room: NoRoom | None = None
         """The error for which the waiting frames have no file."""
         self._no_spare: NoRoom | None = None
@@ -127,8 +123,6 @@ class GroupCommit:
             taken, self._held = self._held, []
             if not taken:
                 taken = gather(self._ready)
-                if len(taken) > 1 and self._commits.is_cheap:
-                    taken, self._held = small_first(taken)
             if taken:
                 self._begin_commit(taken)
 
@@ -136,10 +130,10 @@ class GroupCommit:
         contents = [_frame_content(item) for item in taken]
         size = sum(FRAME_HEADER_SIZE_BYTES + content.payload_size for content in contents)
         if not self._writer.has_room(size):
-            later, self._held = self._held, [*taken, *self._held]
+            self._held = taken
             if not self._begin_next_file():
                 return
-            self._held = later
+            self._held = []
         self._watch.begin()
         frames = self._writer.plan_frames(contents)
         self._committing = frozenset(content.container for content in contents)

@@ -46,8 +46,6 @@ Memory is used only as far as writes have reached."""
 class ProcessCommits:
     """See `CommitWriter`. `start_writer_process` creates it; it writes files of a `LocalDisk`."""
 
-    is_cheap = False
-
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",

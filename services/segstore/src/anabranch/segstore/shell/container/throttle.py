@@ -11,7 +11,8 @@
 
 Each source has a ratio of its own limit. Above 1 the connections stop being read until the pending
 bytes have drained to half of their limit; from the last column on, appends are refused with the
-source's name.
+source's name. While a flush is behind, those that send little go on for a while (`paused_for_all`),
+so that a lone event does not wait for the flush of another writer's megabytes.
 
 While tier 2 fails, no connection is paused for `untiered` and `journal`, which only tier 2 could
 relieve: they refuse at their limit instead. While the disk is full no connection is paused either,
@@ -122,15 +123,24 @@ class Throttle:
 
     @property
     def paused(self) -> bool:
-        """Whether connections must stop being read."""
+        """Whether connections that send much must stop being read."""
+        return self._pauses(self._limits.untiered, self._limits.journal)
+
+    @property
+    def paused_for_all(self) -> bool:
+        """Whether also those that send little must, because others have used half of the room
+        between the limits of tier 2 and the refusal."""
         limits = self._limits
+        return self._pauses(
+            (limits.untiered + self._untiered_max) // 2, (limits.journal + self._journal_max) // 2
+        )
+
+    def _pauses(self, untiered: int, journal: int) -> bool:
         if self._no_room():
             return False
-        if self.pending > limits.pending_soft:
+        if self.pending > self._limits.pending_soft:
             return True
-        return not self._failing and (
-            self.untiered > limits.untiered or self._journal_size() > limits.journal
-        )
+        return not self._failing and (self.untiered > untiered or self._journal_size() > journal)
 
     @property
     def flush_wanted(self) -> bool:
