@@ -1,6 +1,12 @@
 """Connections that send much take turns while another one sends little, and only then."""
 
+import asyncio
+
+from anabranch.common.wire.messages import Hello, KeepAlive, encode_message
+from anabranch.segstore.server.tcp import Connection
 from anabranch.segstore.server.turns import FAST_S, HEARD_S, SHARE_SIZE_BYTES, Turn, Turns
+from anabranch.segstore.shell.container.throttle import ThrottleLimits
+from kit.live_store import LiveStore, World, live_store
 
 HALF = SHARE_SIZE_BYTES // 2
 
@@ -40,3 +46,77 @@ def test_one_that_reaches_its_share_slowly_sends_little() -> None:
     ended(bulk, 4, 9.0)
     assert not slow.is_over(HALF, 9.05)
     assert (ended(bulk, 4, 9.05), bulk.sends_much(9.05), slow.sends_much(9.05)) == (2, True, False)
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+class Wire(asyncio.Transport):
+    """A transport to nowhere; `is_read`: whether the connection reads from it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.is_read = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: object) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+def packets(message: Hello | KeepAlive, size: int = 1) -> bytes:
+    """So many bytes of the message, and what the last packet has beyond them."""
+    packet = b"".join(map(bytes, encode_message(message, 0, b"")))
+    return packet * -(-size // len(packet))
+
+
+def connected(live: LiveStore) -> tuple[Connection, Wire]:
+    connection, wire = Connection(live.server._served, live.server._admission), Wire()
+    connection.connection_made(wire)
+    connection.data_received(packets(Hello(node_id="")))
+    return connection, wire
+
+
+async def test_a_connection_that_sends_much_reads_on_in_the_next_turn() -> None:
+    async with live_store(World()) as live:
+        (bulk, wire), (lone, other) = connected(live), connected(live)
+        share = packets(KeepAlive(), SHARE_SIZE_BYTES)
+        bulk.data_received(share)
+        lone.data_received(packets(KeepAlive()))
+        for _ in range(3):
+            bulk.data_received(share)
+            assert (wire.is_read, other.is_read) == (False, True)
+            await asyncio.sleep(0.01)
+            assert wire.is_read
+        for each in (bulk, lone):
+            each.connection_lost(None)
+
+
+async def test_while_a_flush_is_behind_only_connections_that_send_much_stop() -> None:
+    async with live_store(World()) as live:
+        (bulk, wire), (lone, other) = connected(live), connected(live)
+        live.throttle.untiered = ThrottleLimits().untiered + 1
+        for _ in range(2):
+            bulk.data_received(packets(KeepAlive(), SHARE_SIZE_BYTES))
+        lone.data_received(packets(KeepAlive()))
+        assert (wire.is_read, other.is_read) == (False, True)
+        live.throttle.untiered = ThrottleLimits().untiered * 6 // 5
+        lone.data_received(packets(KeepAlive()))
+        assert not other.is_read
+        live.throttle.add_untiered(-live.throttle.untiered)
+        await asyncio.sleep(0.01)
+        assert wire.is_read
+        assert other.is_read
+        for each in (bulk, lone):
+            each.connection_lost(None)
