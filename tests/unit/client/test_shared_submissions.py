@@ -146,16 +146,16 @@ async def test_one_after_another_they_share_nothing() -> None:
         assert len({each.transaction_id for each in door.arrived}) == 3
 
 
-async def test_those_with_another_label_or_without_wait_go_apart() -> None:
+async def test_those_with_another_label_or_without_wait_go_apart_and_at_once() -> None:
     async with writing() as (b, writer, door):
         plain = await opened(b, writer, 3)
         (labelled,) = await opened(b, writer, 1, TransactionSettings(writer="tills"))
         async with Committing() as group:
             with door.shut():
                 group.all([*plain[:2], labelled])
-                await until(lambda: len(door.arrived) == 1)
-                group.create_task(plain[2].commit(wait=False))
                 await until(lambda: len(door.arrived) == 2)
+                group.create_task(plain[2].commit(wait=False))
+                await until(lambda: len(door.arrived) == 3)
         assert door.counts == [1, 1, 1, 1]
         assert [each.writer for each in door.arrived].count("tills") == 1
         assert len({each.id for each in [*plain, labelled]}) == 4

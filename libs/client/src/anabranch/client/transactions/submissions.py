@@ -4,9 +4,10 @@
                       ▲                              └──refused, nothing stored──► each alone
     commit meanwhile ─┘
 
-One submission of a stream is under way at once. A commit that begins meanwhile joins the open one,
-which is closed and sent in its turn. A submission is one carried transaction: the events of all its
-commits become readable together, and all have its id.
+Of the commits to a stream with the same settings and label, one submission is under way at once. A
+commit that begins meanwhile joins the open one, which is closed and sent in its turn. A submission
+is one carried transaction: the events of all its commits become readable together, and all have
+its id.
 
 No task belongs to a submission. One of its commits performs it, and the others wait for that one.
 If the performing call is cancelled, another one goes on. If it raises OutcomeUnknown, all others
@@ -21,6 +22,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
+from weakref import WeakValueDictionary
 
 from anabranch.client.settings import WriterSettings
 from anabranch.client.transactions.carried import CarriedCommit
@@ -28,8 +30,10 @@ from anabranch.client.transactions.committing import Commit, Committing
 from anabranch.client.transactions.kept import Kept
 from anabranch.common.contracts.transactions import TransactionInfo
 from anabranch.common.errors import AnabranchError, Busy, OutcomeUnknown, Retry
-from anabranch.common.model.names import StreamRef
 from anabranch.common.model.transaction import CARRIED_SIZE_BYTES_MAX
+
+_Kind = tuple[WriterSettings, str]
+"""The settings and the label of commits that may share a submission."""
 
 
 class Submissions:
@@ -37,8 +41,9 @@ class Submissions:
 
     def __init__(self, shared: Committing) -> None:
         self.shared = shared
-        self._turn = asyncio.Lock()
-        self._open: dict[tuple[WriterSettings, str], _Submission] = {}
+        self._open: dict[_Kind, _Submission] = {}
+        self._turns: WeakValueDictionary[_Kind, asyncio.Lock] = WeakValueDictionary()
+        """Only while a submission of the kind is open or under way."""
 
     def short(self, kept: Kept, settings: WriterSettings) -> Commit:
         """The commit of these events by one group."""
@@ -49,40 +54,19 @@ class Submissions:
         return JoinedCommit(kept, self, settings, label)
 
     def join(self, kept: Kept, settings: WriterSettings, label: str) -> "_Submission":
-        """Add the events to the open submission of these settings."""
-        found = self._open.get((settings, label))
+        """Add the events to the open submission of their kind."""
+        kind = (settings, label)
+        found = self._open.get(kind)
         if found is None or not found.has_room_for(kept):
-            found = self._open[settings, label] = _Submission(self, settings, label)
+            turn = self._turns.setdefault(kind, asyncio.Lock())
+            found = self._open[kind] = _Submission(self, kind, turn)
         found.kept.append(kept)
         return found
 
     def close(self, submission: "_Submission") -> None:
         """Let no more commits join it. Idempotent."""
-        key = (submission.settings, submission.label)
-        if self._open.get(key) is submission:
-            del self._open[key]
-
-    @asynccontextmanager
-    async def turn(self, until_s: float) -> AsyncIterator[None]:
-        """Wait for a turn. Raises Busy if none comes until then, on the monotonic clock."""
-        left_s = max(0.0, until_s - self.shared.runtime.clock.monotonic())
-        try:
-            async with asyncio.timeout(left_s):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise _no_turn(self.shared.stream) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
-
-
-def _no_turn(stream: StreamRef) -> Busy:
-    return Busy(
-        "earlier commits of this client to the stream are still under way",
-        remedy="wait until they have ended, then commit again",
-        stream=str(stream),
-    )
+        if self._open.get(submission.kind) is submission:
+            del self._open[submission.kind]
 
 
 class JoinedCommit:
@@ -157,12 +141,12 @@ class _Submission:
     """One submission. `kept`: the events of each commit in it; `commit`: its request, once it is
     closed."""
 
-    def __init__(self, submissions: Submissions, settings: WriterSettings, label: str) -> None:
-        self.settings = settings
-        self.label = label
+    def __init__(self, submissions: Submissions, kind: _Kind, turn: asyncio.Lock) -> None:
+        self.kind = kind
         self.kept: list[Kept] = []
         self.commit: CarriedCommit | None = None
         self._submissions = submissions
+        self._turn = turn
         self._state = _State.OPEN
         self._outcome: TransactionInfo | None = None
         self._attempt: asyncio.Future[None] | None = None
@@ -206,7 +190,7 @@ class _Submission:
             if self.commit is not None:
                 await self._sent(self.commit, attempt)
                 return
-            async with self._submissions.turn(until_s):
+            async with self._in_turn(until_s):
                 with suppress(AnabranchError):  # the request will meet the same error
                     await self._submissions.shared.layout.get()
                 await self._sent(self._closed(), attempt)
@@ -214,11 +198,28 @@ class _Submission:
             self._attempt = None
             attempt.cancel()
 
+    @asynccontextmanager
+    async def _in_turn(self, until_s: float) -> AsyncIterator[None]:
+        """Wait for the turn. Raises Busy if it does not come until then."""
+        shared = self._submissions.shared
+        try:
+            async with asyncio.timeout(max(0.0, until_s - shared.runtime.clock.monotonic())):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Busy(
+                "earlier commits of this client to the stream are still under way",
+                remedy="wait until they have ended, then commit again",
+                stream=str(shared.stream),
+            ) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
     def _closed(self) -> CarriedCommit:
         self._submissions.close(self)
         self._state = _State.CLOSED
-        shared = self._submissions.shared
-        self.commit = CarriedCommit(self.kept, shared, self.settings, self.label)
+        self.commit = CarriedCommit(self.kept, self._submissions.shared, *self.kind)
         return self.commit
 
     async def _sent(self, commit: CarriedCommit, attempt: "asyncio.Future[None]") -> None:
