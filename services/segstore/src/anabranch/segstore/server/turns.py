@@ -16,8 +16,10 @@ HEARD_S = 0.1
 
 
 class Turns:
-    """The common knowledge of a store's connections: which one that sends little was heard last, and
-    when."""
+    """The common knowledge of a store's connections.
+
+    `heard`: the one that sends little and was heard last, at `heard_at_s`.
+    """
 
     def __init__(self) -> None:
         self.heard: Turn | None = None
