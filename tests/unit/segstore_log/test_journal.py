@@ -116,6 +116,22 @@ def test_a_write_is_limited_and_containers_take_turns() -> None:
     assert ready == {}
 
 
+def test_frames_that_wait_for_room_are_dropped_with_their_view() -> None:
+    opened = Opened(SimDisk())
+    opened.disk.capacity = opened.disk.used
+    while opened.journal.no_room is None:
+        opened.append(bytes(FILE_SIZE // 4))
+    acknowledged = len(opened.source.durable)
+    assert len(opened.source.taken) == acknowledged + 1
+    opened.view.close()
+    opened.disk.capacity = None
+    opened.journal.try_again()
+    opened.callbacks.run()
+    assert len(opened.source.durable) == acknowledged
+    again = run_at_once(opened.journal.open_log(0, "log", 2, ScriptedSource()))
+    assert len(replayed(again)) == acknowledged
+
+
 def test_a_full_file_is_followed_by_one_that_names_its_end() -> None:
     opened = Opened(SimDisk())
     for number in range(10):
