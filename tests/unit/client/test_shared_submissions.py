@@ -117,6 +117,15 @@ class Committing(asyncio.TaskGroup):
         return [self.create_task(outcome_of(each)) for each in transactions]
 
 
+async def commit_all(door: Door, transactions: Sequence[Transaction]) -> list[object]:
+    """Commit all, the others while the request of the first one is under way."""
+    async with Committing() as group:
+        with door.shut():
+            commits = group.all(transactions)
+            await until(lambda: len(door.arrived) == 1)
+    return outcomes(commits)
+
+
 async def end(transactions: Sequence[Transaction]) -> None:
     for each in transactions:
         await each.close()
@@ -125,12 +134,7 @@ async def end(transactions: Sequence[Transaction]) -> None:
 async def test_commits_that_begin_meanwhile_share_the_next_request() -> None:
     async with writing() as (b, writer, door):
         transactions = await opened(b, writer, 5)
-        async with Committing() as group:
-            with door.shut():
-                commits = group.all(transactions)
-                await until(lambda: len(door.arrived) == 1)
-                assert door.counts == [1]
-        assert outcomes(commits) == ["ok"] * 5
+        assert await commit_all(door, transactions) == ["ok"] * 5
         assert door.counts == [1, 4]
         assert await stored(b) == list(range(5))
         ids = [each.transaction_id for each in door.arrived]
@@ -166,11 +170,7 @@ async def test_more_than_a_request_carries_goes_into_the_next_one() -> None:
         transactions = await opened(b, writer, 4)
         for each in transactions[1:]:
             each.write_batch([b"x" * (CARRIED_SIZE_BYTES_MAX // 5 * 2)], keys=keys_over(b, 1))
-        async with Committing() as group:
-            with door.shut():
-                commits = group.all(transactions)
-                await until(lambda: len(door.arrived) == 1)
-        assert outcomes(commits) == ["ok"] * 4
+        assert await commit_all(door, transactions) == ["ok"] * 4
         assert door.counts == [1, 2, 1]
         sizes = [sum(len(block.block) for block in each.blocks) for each in door.arrived]
         assert max(sizes) <= CARRIED_SIZE_BYTES_MAX
@@ -188,11 +188,12 @@ async def test_a_refused_one_does_not_harm_the_others() -> None:
             return CorruptBlock("damaged") if is_bad else None
 
         door.answer = refuse
-        async with Committing() as group:
-            with door.shut():
-                commits = group.all(transactions)
-                await until(lambda: len(door.arrived) == 1)
-        assert outcomes(commits) == ["ok", "ok", CorruptBlock, "ok"]
+        assert await commit_all(door, transactions) == [
+            "ok",
+            "ok",
+            CorruptBlock,
+            "ok",
+        ]
         assert door.counts == [1, 3, 1, 1, 1]
         assert await stored(b) == [0, 1, 3]
         assert transactions[2].state is S.OPEN
@@ -205,11 +206,7 @@ async def test_a_sealed_stream_refuses_all() -> None:
     async with writing() as (b, writer, door):
         transactions = await opened(b, writer, 3)
         door.answer = lambda _query: StreamSealed("sealed")
-        async with Committing() as group:
-            with door.shut():
-                commits = group.all(transactions)
-                await until(lambda: len(door.arrived) == 1)
-        assert outcomes(commits) == [StreamSealed] * 3
+        assert await commit_all(door, transactions) == [StreamSealed] * 3
         assert {each.state for each in transactions} == {S.OPEN}
         await end(transactions)
 
@@ -225,11 +222,12 @@ async def test_a_defect_in_one_call_does_not_harm_the_others() -> None:
             return None
 
         door.answer = fail_once
-        async with Committing() as group:
-            with door.shut():
-                commits = group.all(transactions)
-                await until(lambda: len(door.arrived) == 1)
-        assert outcomes(commits) == ["ok", ValueError, "ok", "ok"]
+        assert await commit_all(door, transactions) == [
+            "ok",
+            ValueError,
+            "ok",
+            "ok",
+        ]
         assert (await transactions[1].commit()).state is S.COMMITTED
         assert await stored(b) == list(range(4))
 
@@ -244,11 +242,7 @@ async def test_without_an_answer_all_are_unknown_until_one_asks_again(are_stored
         door.loses = lambda: len(door.arrived) > 1 and are_stored
         lost = Unavailable("no controller")
         door.answer = lambda _query: lost if len(door.arrived) > 1 and not are_stored else None
-        async with Committing() as group:
-            with door.shut():
-                commits = group.all(transactions)
-                await until(lambda: len(door.arrived) == 1)
-        assert outcomes(commits) == ["ok", *[OutcomeUnknown] * 3]
+        assert await commit_all(door, transactions) == ["ok", *[OutcomeUnknown] * 3]
         assert {each.state for each in transactions[1:]} == {None}
         door.answer, door.loses = lambda _query: None, lambda: False
         for each in transactions[1:]:

@@ -96,7 +96,8 @@ class Kept:
 
 
 def together(many: Sequence[Kept]) -> Kept:
-    """The events of several transactions, in this order. None has columns; `spans` is None."""
+    """Join the events of several transactions, in this order, without their spans. The caller has
+    checked that no transaction has columns."""
     assert not any(each.has_columns for each in many)
     return Kept(
         payloads=[payload for each in many for payload in each.payloads],

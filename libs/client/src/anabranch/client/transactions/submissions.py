@@ -21,7 +21,6 @@ the events of its transactions may be committed otherwise.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from enum import Enum, auto
 from weakref import WeakValueDictionary
 
 from anabranch.client.settings import WriterSettings
@@ -128,18 +127,12 @@ class JoinedCommit:
         return commit.unknown(cause)
 
 
-class _State(Enum):
-    OPEN = auto()
-    """Nothing has been sent. All its commits are being performed."""
-    CLOSED = auto()
-    """Its request may have been sent, or is about to be."""
-    DROPPED = auto()
-    """Nothing of it is stored, and it is not sent any more."""
-
-
 class _Submission:
-    """One submission. `kept`: the events of each commit in it; `commit`: its request, once it is
-    closed."""
+    """One submission. `kept`: the events of each commit in it.
+
+    `commit`: its request. Without one the submission is open: nothing has been sent, and all its
+    commits are being performed. With one it is closed, and may have been sent.
+    """
 
     def __init__(self, submissions: Submissions, kind: _Kind, turn: asyncio.Lock) -> None:
         self.kind = kind
@@ -147,7 +140,8 @@ class _Submission:
         self.commit: CarriedCommit | None = None
         self._submissions = submissions
         self._turn = turn
-        self._state = _State.OPEN
+        self._is_dropped = False
+        """Nothing of it is stored, and it is not sent any more."""
         self._outcome: TransactionInfo | None = None
         self._attempt: asyncio.Future[None] | None = None
         """What the commit that performs it is doing. Cancelled: the others look again; otherwise
@@ -155,14 +149,14 @@ class _Submission:
 
     @property
     def is_unclear(self) -> bool:
-        return self._state is _State.CLOSED
+        return self.commit is not None and not self._is_dropped
 
     def has_room_for(self, kept: Kept) -> bool:
         return sum(each.cost for each in self.kept) + kept.cost <= CARRIED_SIZE_BYTES_MAX
 
     def leave(self, kept: Kept) -> None:
         """Take a commit out of it, unless it is closed."""
-        if self._state is _State.OPEN:
+        if self.commit is None:
             self.kept = [each for each in self.kept if each is not kept]
             if not self.kept:
                 self._submissions.close(self)
@@ -173,7 +167,7 @@ class _Submission:
 
         `until_s`: the end of the time to wait for a turn.
         """
-        while self._outcome is None and self._state is not _State.DROPPED:
+        while self._outcome is None and not self._is_dropped:
             if self._attempt is None:
                 await self._attempted(until_s)
                 continue
@@ -218,18 +212,16 @@ class _Submission:
 
     def _closed(self) -> CarriedCommit:
         self._submissions.close(self)
-        self._state = _State.CLOSED
         self.commit = CarriedCommit(self.kept, self._submissions.shared, *self.kind)
         return self.commit
 
     async def _sent(self, commit: CarriedCommit, attempt: "asyncio.Future[None]") -> None:
         try:
             self._outcome = await commit.perform(wait=True)
-            if self._outcome is None:
-                self._state = _State.DROPPED
+            self._is_dropped = self._outcome is None
         except AnabranchError as error:
             if not commit.is_unclear:
-                self._state = _State.DROPPED
+                self._is_dropped = True
                 if len(self.kept) > 1 and not isinstance(error, Retry):
                     return
             attempt.set_exception(error)
