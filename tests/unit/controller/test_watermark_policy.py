@@ -213,6 +213,20 @@ def test_a_segment_that_gives_way_in_part_gives_way_to_all_its_successors() -> N
     assert places(found) == {segment_id(1, 3): 0, segment_id(2, 4): 7, segment_id(2, 5): 0}
 
 
+def test_a_segment_that_is_replaced_was_passed_with_its_successors() -> None:
+    """The half of A that is merged with B is replaced by a segment that has no keys of B."""
+    stream = StreamModel()
+    stream.epoch([], [range(6), range(6, 8)], lambda: 10)
+    stream.epoch([A], [range(3), range(3, 6)], lambda: 10)
+    stream.epoch([B, segment_id(1, 3)], [range(3, 8)], lambda: 10)
+    stream.epoch([C, segment_id(2, 4)], [range(2), range(2, 6), range(6, 8)], lambda: 10)
+    first, second, third = (segment_id(3, number) for number in (5, 6, 7))
+
+    found = upper_cut(History(stream.records), at(a=3, b=5), ((SegmentOffset(first, 7),),))
+
+    assert places(found) == {first: 7, second: 0, third: 0}
+
+
 def test_a_position_behind_the_end_of_its_segment_means_the_end() -> None:
     found = upper_cut(merged_then_split(), at(a=0, b=0), (at(a=999), at(b=-1)))
 
@@ -229,7 +243,8 @@ def test_a_position_in_no_segment_of_the_stream_means_nothing() -> None:
 
 
 def model_cut(stream: StreamModel, candidates: list[Cut]) -> dict[SegmentId, int]:
-    """Cell by cell: as far as any candidate, and further until no segment is cut in pieces."""
+    """Cell by cell: as far as any candidate, and further until each segment is wholly passed,
+    wholly reached, or not begun."""
     chains = [stream.chain(cell) for cell in range(CELLS)]
     place = [(-1, 0)] * CELLS
     for candidate in candidates:
@@ -242,13 +257,14 @@ def model_cut(stream: StreamModel, candidates: list[Cut]) -> dict[SegmentId, int
     while not is_stable:
         is_stable = True
         for cell, (index, offset) in enumerate(place):
+            for passed in chains[cell][:index]:
+                for other in stream.cells[passed]:
+                    if chains[other][place[other][0]] <= passed:  # it is passed there, too
+                        place[other] = chains[other].index(passed) + 1, 0
+                        is_stable = False
             segment = chains[cell][index]
             for other in stream.cells[segment]:
-                there = chains[other][place[other][0]]
-                if there > segment:  # it was passed there, so it is passed here
-                    place[cell], is_stable = (index + 1, 0), False
-                    break
-                if there < segment:  # it was reached here, so it is reached there
+                if chains[other][place[other][0]] < segment:  # it is reached there, too
                     place[other], is_stable = (chains[other].index(segment), offset), False
     return {chains[cell][index]: offset for cell, (index, offset) in enumerate(place)}
 

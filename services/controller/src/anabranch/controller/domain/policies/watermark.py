@@ -228,34 +228,37 @@ def is_before(history: History, cut: Sequence[MarkedSegment], head: StreamCut) -
 class _Cover:
     """Disjoint segments, sorted by key, with an offset each. The place of a key only goes forward.
 
-    A segment is in it for all of its keys or for none. If a later segment has some of them, the
-    successors of the segment take over the others, from their beginning.
+    A segment is in it for all of its keys or for none. One that is passed for some of its keys is
+    passed for all: its successors are reached, or passed in their turn.
     """
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._lives: list[SegmentLife] = []
         self._offsets: dict[SegmentId, int] = {}
+        self._passed: set[SegmentId] = set()
 
     def reach(self, life: SegmentLife, offset: int) -> None:
         """Lie at or behind this place for all keys of the segment."""
         waiting = [(life, offset)]
         while waiting:
             one, at = waiting.pop()
+            if one.segment_id in self._passed:
+                continue
             if one.segment_id in self._offsets:
                 self._offsets[one.segment_id] = max(at, self._offsets[one.segment_id])
                 continue
             first, last = self._over(one.keys)
-            over = self._lives[first:last]
-            if any(other.created_epoch > one.created_epoch for other in over):
-                waiting += [(after, 0) for after in self._history.successors(one.segment_id)]
-                continue
-            for other in over:
-                del self._offsets[other.segment_id]
-                if not _contains(one.keys, other.keys):
-                    waiting += [(after, 0) for after in self._history.successors(other.segment_id)]
-            self._lives[first:last] = [one]
-            self._offsets[one.segment_id] = at
+            passed = self._lives[first:last]
+            if any(other.created_epoch > one.created_epoch for other in passed):
+                passed = [one]
+            else:
+                self._lives[first:last] = [one]
+                self._offsets[one.segment_id] = at
+            for before in passed:
+                self._offsets.pop(before.segment_id, None)
+                self._passed.add(before.segment_id)
+                waiting += [(after, 0) for after in self._history.successors(before.segment_id)]
 
     def marked(self) -> tuple[MarkedSegment, ...]:
         """The segments, sorted by id."""
@@ -270,10 +273,6 @@ class _Cover:
         """The slice of the segments that share keys with the range."""
         first = bisect.bisect_right(self._lives, keys.start, key=_end_of)
         return first, bisect.bisect_left(self._lives, keys.end, key=_start_of)
-
-
-def _contains(outer: KeyRange, inner: KeyRange) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _start_of(life: SegmentLife) -> float:
