@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from anabranch.client.backoff import Backoff
 from anabranch.client.settings import WRITER_BLOCK_SIZE_BYTES_MAX, WriterSettings
@@ -72,8 +72,7 @@ class AppenderEvents:
     ended: Callable[["SegmentAppender", AnabranchError], None]
 
 
-@dataclass(slots=True)
-class Waiter:
+class Waiter(Struct):
     """A call that waits until its events are acknowledged in `places` segments."""
 
     acknowledged: asyncio.Future[None]

@@ -345,9 +345,9 @@ class LaneWriter(Generic[T]):
             durable = writer.acknowledgement()
             await durable
         """
-        last = self._last_written
-        outboxes = last if isinstance(last, tuple) else (last,)
-        return self._acknowledged(self._lanes.appenders_with(outboxes))
+        if self._failure is None:
+            return self._lanes.acknowledgement(self._last_written, self._loop.create_future())
+        return self._acknowledged(self._lanes.appenders_with(self._last_written))
 
     def _acknowledged(self, appenders: Iterable[SegmentAppender]) -> asyncio.Future[None]:
         """Done when everything these appenders have is durable. Raises the writer's failure."""

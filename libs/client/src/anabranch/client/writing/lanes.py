@@ -6,11 +6,12 @@ successor may have been replaced before its last predecessor is. It then gets an
 which learns that it is sealed before it sends anything, and hands over in its turn.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import cycle, islice
 
-from anabranch.client.writing.appender import SegmentAppender
+from anabranch.client.writing.appender import SegmentAppender, Waiter, acknowledgement_of
 from anabranch.client.writing.handover import hand_over
 from anabranch.client.writing.outbox import Outbox
 from anabranch.client.writing.routing import Route, SegmentRouter, rerouted, routes_to
@@ -86,12 +87,23 @@ class Lanes:
         route, stored = self._router.route(key)
         return self.outboxes[route], stored
 
-    def appenders_with(self, outboxes: Iterable[Outbox]) -> list[SegmentAppender]:
+    def appenders_with(self, outboxes: Outbox | tuple[Outbox, ...]) -> list[SegmentAppender]:
         """The appenders of these outboxes; all, if one of them was replaced."""
         try:
+            if isinstance(outboxes, Outbox):
+                return [self._by_outbox[outboxes]]
             return [self._by_outbox[outbox] for outbox in outboxes]
         except KeyError:
             return self.appenders
+
+    def acknowledgement(
+        self, outboxes: Outbox | tuple[Outbox, ...], done: asyncio.Future[None]
+    ) -> asyncio.Future[None]:
+        """`done`, which completes when all events that these outboxes took are acknowledged."""
+        if isinstance(outboxes, Outbox) and (found := self._by_outbox.get(outboxes)) is not None:
+            found.add_waiter(outboxes.last_added, Waiter(done))  # at least cost, as for each event
+            return done
+        return acknowledgement_of(self.appenders_with(outboxes), done)
 
     def replace(self, source: SegmentAppender, successors: Sequence[SegmentInStream]) -> None:
         """Replace the ended segment of `source` with its successors."""
