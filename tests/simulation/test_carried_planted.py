@@ -15,8 +15,11 @@ HABITS = {
 """Under which a bug is found soon that is found late by the usual ones."""
 SEED_MIN = {
     "gates not moved": 130,
-    "dropped and forgotten": 25,
-    "decided behind the gate": 105,
+    "dropped and forgotten": 40,
+    "decided behind the gate": 23,
+    "forgotten in time": 23,
+    "epochs mixed": 10,
+    "tail not awaited": 10,
     "seal forgets": 735,
     "chunks not folded": 20,
 }

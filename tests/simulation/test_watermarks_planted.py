@@ -6,7 +6,7 @@ from kit.planted_watermarks import WATERMARK_BUGS
 from kit.watermark_scenario import random_watermarks
 
 SEEDS_MAX = 20
-SEED_MIN = {"new owner does not wait": 11, "loss not noticed": 3, "last cut forgotten": 2}
+SEED_MIN = {"new owner does not wait": 16, "loss not noticed": 3, "last cut forgotten": 2}
 """Where a bug was found when this was last looked up: it only saves time."""
 
 
