@@ -1,5 +1,8 @@
 """No answer leaves before everything that it depended on is durable."""
 
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
 from anabranch.common.errors import Deposed, DiskFailed
@@ -13,9 +16,15 @@ from anabranch.common.wire.messages import (
     SegmentInfo,
     Stamp,
 )
+from anabranch.segstore.domain.container.operations import (
+    AppendOperation,
+    Operation,
+    SealOperation,
+)
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container.container import Container
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
+from anabranch.segstore.shell.memory.applied import Applied
 from kit.container_driver import SEGMENT, ContainerDriver
 from kit.planted_container import HastyContainer
 
@@ -202,3 +211,45 @@ def test_pending_bytes_are_given_back_when_they_are_durable() -> None:
     driver.commit()
     assert driver.throttle.pending == 0
     assert driver.throttle.untiered > 1000
+
+
+def test_acknowledgements_leave_before_their_frame_is_applied_and_other_answers_behind_it() -> None:
+    driver = ContainerDriver()
+    driver.create()
+    session = driver.setup()
+    driver.commit()
+    driver.take_replies()
+    driver.append(session, 1, [b"a"])
+    driver.seal()
+    order: list[type] = []
+    real = Applied.apply
+
+    def apply(applied: Applied, sequence: int, operation: Operation, *place: Any) -> int:
+        order.extend(type(reply) for reply in driver.take_replies())
+        order.append(type(operation))
+        return real(applied, sequence, operation, *place)
+
+    with patch.object(Applied, "apply", apply):
+        driver.commit()
+    order.extend(type(reply) for reply in driver.take_replies())
+
+    assert order == [Appended, AppendOperation, SealOperation, Sealed]
+
+
+def test_an_event_that_was_acknowledged_before_a_defect_in_its_application_is_in_the_log() -> None:
+    driver = ContainerDriver()
+    driver.create()
+    session = driver.setup()
+    driver.commit()
+    driver.take_replies()
+    payload = driver.append(session, 1, [b"a"])
+
+    with (
+        patch.object(Applied, "apply", side_effect=KeyError("nobody expected this")),
+        pytest.raises(KeyError),
+    ):
+        driver.commit()
+
+    assert [type(reply) for reply in driver.take_replies()] == [Appended]
+    driver.crash()
+    assert driver.content() == payload

@@ -178,11 +178,11 @@ class GroupCommit:
         addresses = list(self._note_frames(contents, frames))
         self._watch.synced(len(taken), frames.end.offset - frames.write.offset)
         self._ownership.check_fence()
-        if self._writer.wants_fill:  # in the next turn of the loop: no answer waits for it
-            self._schedule(self._fill_spare)
         for item, address in zip(taken, addresses, strict=True):
             if self.views.get(item.view.container) is item.view:  # it may have been closed
                 item.view.source.frame_durable(item.contents, address)
+        if self._writer.wants_fill:  # in the next turn of the loop: no answer waits for it
+            self._schedule(self._fill_spare)
 
     def _note_frames(
         self, contents: list[FrameContent], frames: PlannedFrames

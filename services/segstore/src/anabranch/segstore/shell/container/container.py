@@ -2,7 +2,7 @@
 
     request ──decide──► operation ──► pending state, queue ──take_frame──► journal
                                                                               │ synced
-    wake tails ◄── replies ◄── reply gate ◄── index ◄── evolve ◄── frame_durable
+    wake tails ◄── other replies ◄── index ◄── evolve ◄── acknowledgements ◄── frame_durable
 
 `decide` runs against the *pending* state, so pipelined requests see each other. `applied` holds
 durable state only, and reads see nothing else. Between a request and its answer there are no tasks
@@ -270,9 +270,7 @@ class Container:
             raise self._storage.refusal(self.container)
         if isinstance(decision, AppendOperation):
             self._enqueue(decision, self._admission.admit)
-            self.metrics.appends += 1
-            self.metrics.append_bytes += len(decision.payload)
-            self.metrics.append_events += decision.event_count
+            self.metrics.count_append(decision)
         elif isinstance(decision, Duplicate):
             self.metrics.duplicates += 1
         elif isinstance(decision, Group):
@@ -409,12 +407,15 @@ class Container:
         return self._queue.take_frame(size_max)
 
     def frame_durable(self, contents: FrameContents, address: LogAddress) -> None:
-        """See `ports.FrameSource`. Evolves, indexes, answers and wakes readers, in this order."""
+        """See `ports.FrameSource`. Acknowledges, evolves, indexes, answers and wakes readers, in
+        this order and in one turn of the loop: no read of an acknowledged event comes between."""
         if self.failure is not None:
             return
         frame = self._queue.frame_durable()
         items = frame.operations
         assert items[0].sequence == contents.first_sequence
+        self._spans.note_answering()
+        self._gate.acknowledge(items[-1].sequence)
         untiered = self.applied.untiered
         at = 0
         for item in items:
@@ -425,7 +426,6 @@ class Container:
         touched = self.applied.end_frame()
         self._throttle.add_untiered(self.applied.untiered - untiered)
         self._throttle.forget_pending(contents.size)
-        self._spans.note_answering()
         self._gate.release(items[-1].sequence)
         self._spans.release(items[-1].sequence)
         self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)

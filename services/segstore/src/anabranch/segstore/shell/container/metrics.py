@@ -56,6 +56,12 @@ class StoreMetrics:
             f"{PREFIX}flush_seconds", "A flush of one container to tier 2"
         )
 
+    def count_append(self, append: AppendOperation) -> None:
+        """Count one append."""
+        self.appends += 1
+        self.append_bytes += len(append.payload)
+        self.append_events += append.event_count
+
     def count_group(self, appends: Sequence[AppendOperation]) -> None:
         """Count the appends of a group."""
         self.appends += len(appends)

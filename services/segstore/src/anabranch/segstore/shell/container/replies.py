@@ -74,28 +74,43 @@ class ReplyGate:
         if held.barrier <= self._durable:
             self._deliver_ready()
 
+    def acknowledge(self, durable: int) -> None:
+        """Deliver the acknowledgements up to `durable`, which is synced, as far as no answer of
+        another kind comes before them."""
+        acks: dict[AppendSession, HeldAck] = {}
+        held = self._held
+        count = 0
+        while held and isinstance(entry := held[0], HeldAck) and entry.barrier <= durable:
+            held.popleft()
+            count += 1
+            before = acks.get(entry.session)
+            if before is None or entry.last_event_number >= before.last_event_number:
+                acks[entry.session] = entry
+        for session, ack in acks.items():
+            reply = Appended(
+                session=session.session,
+                last_event_number=ack.last_event_number,
+                length=ack.length,
+                event_count=ack.event_count,
+            )
+            session.send(reply, ack.request_id)
+        self._throttle.forget_pending(count * HELD_SIZE_BYTES)
+
     def release(self, durable: int) -> None:
-        """Deliver the answers up to `durable`, which is synced, applied and indexed."""
+        """Deliver all answers up to `durable`, which is synced, applied and indexed."""
         assert durable >= self._durable
         self._durable = durable
         self._deliver_ready()
 
     def _deliver_ready(self) -> None:
-        acks: dict[AppendSession, HeldAck] = {}
         held = self._held
-        count = 0
         while held and held[0].barrier <= self._durable:
-            entry = held.popleft()
-            count += 1
-            if isinstance(entry, HeldAck):
-                before = acks.get(entry.session)
-                if before is None or entry.last_event_number >= before.last_event_number:
-                    acks[entry.session] = entry
-                continue
-            _send_acks(acks)
-            entry.deliver(entry.message)
-        _send_acks(acks)
-        self._throttle.forget_pending(count * HELD_SIZE_BYTES)
+            if isinstance(entry := held[0], HeldReply):
+                held.popleft()
+                entry.deliver(entry.message)
+                self._throttle.forget_pending(HELD_SIZE_BYTES)
+            else:
+                self.acknowledge(self._durable)
 
     def fail(self, error: AnabranchError) -> None:
         """Fail all held answers in order, and later ones: their operations will not become durable
@@ -122,15 +137,3 @@ def _depends_on_nothing(message: Message) -> bool:
 def _session_of(message: Message) -> int:
     """The append session of a held answer; 0 if it has none."""
     return message.session if isinstance(message, AppendSetup | Failed) else 0
-
-
-def _send_acks(acks: dict[AppendSession, HeldAck]) -> None:
-    for session, ack in acks.items():
-        reply = Appended(
-            session=session.session,
-            last_event_number=ack.last_event_number,
-            length=ack.length,
-            event_count=ack.event_count,
-        )
-        session.send(reply, ack.request_id)
-    acks.clear()

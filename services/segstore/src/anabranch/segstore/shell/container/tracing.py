@@ -50,7 +50,9 @@ class Commits:
         self._began_s = 0.0
         self._seconds = 0.0
         self._outstanding = False
-        self.last: Commit | None = None
+        self._ended_s = 0.0
+        self._size = (0, 0)
+        self._last: Commit | None = None
 
     def begin(self) -> None:
         """See `ports.CommitWatch`."""
@@ -64,16 +66,24 @@ class Commits:
     def synced(self, frame_count: int, size: int) -> None:
         """See `ports.CommitWatch`."""
         self._outstanding = False
-        self._seconds = self._clock.monotonic() - self._began_s
-        ended_ns = self.now_ns()
-        began_ns = ended_ns - int(self._seconds * 1e9)
-        self.last = Commit(began_ns, ended_ns, frame_count, size)
+        self._ended_s = self._clock.monotonic()
+        self._seconds = self._ended_s - self._began_s
+        self._size, self._last = (frame_count, size), None
         self._metrics.commits += 1
         self._metrics.commit_bytes += size
 
     def told(self) -> None:
         """See `ports.CommitWatch`."""
         self._metrics.sync_seconds.record(self._seconds)
+
+    @property
+    def last(self) -> Commit | None:
+        """The last durable commit, the same object until the next one; None before the first."""
+        if self._last is None and self._size != (0, 0):
+            ended_ns = self.now_ns() - int((self._clock.monotonic() - self._ended_s) * 1e9)
+            began_ns = ended_ns - int(self._seconds * 1e9)
+            self._last = Commit(began_ns, ended_ns, *self._size)
+        return self._last
 
 
 class StoreTracing:
