@@ -5,6 +5,8 @@
 The workload is W3 of docs/performance.md: one event of 1 KB at a time. The table has
 
     processor time      of the least of the rounds, because other work on the machine only adds
+    bare packets        the same for two programs on uvloop that exchange packets of the same sizes,
+    and a sync          one of which writes each packet synced: the least that there can be
     system calls        by name, and the bytes that they moved; needs strace and the right to trace
     turns of the loop   the waits for the kernel (epoll)
     the rest            handles, futures, tasks, timers, hops from threads, calls of functions
@@ -23,7 +25,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -32,6 +34,7 @@ from tempfile import TemporaryDirectory
 
 from anabranch.cli.up.parts import ClusterPlan, PartSpec, cluster_parts
 from bench.append_counts import CountingLoop, Counts
+from bench.append_floor import bare_appends
 from bench.case import case_of
 from bench.systems.anabranch import Anabranch, AnabranchStream
 from bench.systems.process import until
@@ -88,12 +91,31 @@ async def _append(stream: AnabranchStream, events: Iterable[bytes]) -> None:
         await stream.append(event)
 
 
-async def _times(stream: AnabranchStream, store: int, events: Sequence[bytes]) -> Sides:
-    client_ns, store_ns = time.thread_time_ns(), _thread_ns(store)
-    await _append(stream, events)
-    client_us = (time.thread_time_ns() - client_ns) / len(events) / 1000
-    store_us = (_thread_ns(store) - store_ns) / len(events) / 1000
-    return Sides({"µs of the processor": client_us}, {"µs of the processor": store_us})
+async def _least_times(
+    append_all: Callable[[], Awaitable[None]], count: int, store: int, rounds: int, name: str
+) -> Sides:
+    """The least processor time of both sides for one of the `count` appends of a round, in µs."""
+    client_us, store_us = [], []
+    for _ in range(rounds):
+        client_ns, store_ns = time.thread_time_ns(), _thread_ns(store)
+        await append_all()
+        client_us.append((time.thread_time_ns() - client_ns) / count / 1000)
+        store_us.append((_thread_ns(store) - store_ns) / count / 1000)
+    return Sides({name: min(client_us)}, {name: min(store_us)})
+
+
+async def _floor(directory: Path, count: int, rounds: int) -> Sides:
+    await asyncio.to_thread(directory.mkdir)
+    async with bare_appends(directory) as (append, server):
+
+        async def append_all() -> None:
+            for _ in range(count):
+                await append()
+
+        await append_all()
+        return await _least_times(
+            append_all, count, server, rounds, "µs of bare packets and a sync"
+        )
 
 
 def _thread_ns(pid: int) -> int:
@@ -177,16 +199,17 @@ async def measure(directory: Path, event_count: int, rounds: int, counts: Counts
     events = list(islice(cycle(case_of(1_024).events), event_count))
     counts_file = directory / "counts.json"
     async with _stream(directory / "timed", cluster_parts) as (stream, store):
-        times = [await _times(stream, store, events) for _ in range(rounds)]
-        client_us = min(one.client["µs of the processor"] for one in times)
-        store_us = min(one.store["µs of the processor"] for one in times)
+        times = await _least_times(
+            lambda: _append(stream, events), len(events), store, rounds, "µs of the processor"
+        )
         client_calls = await _system_calls(stream, os.getpid(), events, directory)
         store_calls = await _system_calls(stream, store, events, directory)
     async with _stream(directory / "counted", _counting(counts_file)) as (stream, store):
         counted = await _counted(stream, store, events, counts, counts_file)
+    floor = await _floor(directory / "floor", event_count, rounds)
     return Sides(
-        {"µs of the processor": client_us, **client_calls, **counted.client},
-        {"µs of the processor": store_us, **store_calls, **counted.store},
+        {**times.client, **floor.client, **client_calls, **counted.client},
+        {**times.store, **floor.store, **store_calls, **counted.store},
     )
 
 
