@@ -73,12 +73,24 @@ def test_each_outbox_gets_its_events_in_order_at_their_cost(
     routed: Routed = [(outboxes[at], key) for _, at, key, _ in drawn]
     stamps = array("q", [stamp for *_, stamp in drawn]) if has_times else None
 
-    shares = divide([event for event, *_ in drawn], routed, stamps)
+    shares = divide([event for event, *_ in drawn], routed, stamps, outboxes * 2)
 
-    assert {outbox: rows(share) for outbox, share in shares.items()} == expected
-    for share in shares.values():
+    assert {outbox: rows(share) for outbox, share in shares} == expected
+    assert len(shares) == len(expected)
+    for _, share in shares:
         assert share.costs() == list(map(cost, rows(share)))
         assert share.cost == sum(share.costs())
+
+
+def test_a_division_that_is_interrupted_leaves_nothing_to_the_next_one() -> None:
+    outbox = an_outbox()
+    routed: Routed = [(outbox, b"a"), (outbox, b"b")]
+
+    with pytest.raises(ValueError, match="shorter"):
+        divide([b"1"], routed, None, [outbox])
+    ((_, share),) = divide([b"1", b"2"], routed, None, [outbox])
+
+    assert rows(share) == [(b"1", b"a", None), (b"2", b"b", None)]
 
 
 @given(events_with_keys, st.booleans(), st.booleans())

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
@@ -33,10 +33,10 @@ EVENT_OVERHEAD_BYTES = 16
 """The buffer cost of an event beyond its payload and key."""
 
 
-def cost_of(events: Sequence[bytes], keys: Iterable[bytes | None]) -> int:
+def cost_of(events: Sequence[bytes], keys: Sequence[bytes | None]) -> int:
     """The events' share of the writer's buffer."""
-    stored = sum(map(len, filter(None, keys)))
-    return sum(map(len, events)) + stored + EVENT_OVERHEAD_BYTES * len(events)
+    stored = cast(Sequence[bytes], keys) if all(keys) else list(filter(None, keys))
+    return sum(map(len, events)) + sum(map(len, stored)) + EVENT_OVERHEAD_BYTES * len(events)
 
 
 class Numbering(Struct, frozen=True, gc=False):

@@ -75,26 +75,33 @@ def columns_of(
 
 
 def divide(
-    events: Sequence[bytes], routed: Routed, timestamps_ms: "array[int] | None"
-) -> dict[Outbox, Columns]:
-    """The events of each outbox, in the order of the batch."""
-    shares: dict[Outbox, tuple[list[bytes], list[bytes | None]]] = {}
-    for (outbox, stored), event in zip(routed, events, strict=True):
-        try:
-            to_events, to_keys = shares[outbox]
-        except KeyError:
-            to_events, to_keys = shares[outbox] = [], []
-        to_events.append(event)
-        to_keys.append(stored)
+    events: Sequence[bytes],
+    routed: Routed,
+    timestamps_ms: "array[int] | None",
+    outboxes: Sequence[Outbox],
+) -> list[tuple[Outbox, Columns]]:
+    """The events of each outbox, in the order of the batch. `outboxes`: all that may get some.
+
+    The outboxes themselves hold the shares meanwhile: a look-up of the share for each event would
+    cost a quarter of the division.
+    """
     stamps: dict[Outbox, array[int]] = {}
     if timestamps_ms is not None:
         stamps = defaultdict(lambda: array("q"))
         for (outbox, _), stamp in zip(routed, timestamps_ms, strict=True):
             stamps[outbox].append(stamp)
-    return {
-        outbox: columns_of(chosen, keys, stamps.get(outbox))
-        for outbox, (chosen, keys) in shares.items()
-    }
+    try:
+        for (outbox, stored), event in zip(routed, events, strict=True):
+            outbox.share_events.append(event)
+            outbox.share_keys.append(stored)
+        return [
+            (outbox, columns_of(outbox.share_events, outbox.share_keys, stamps.get(outbox)))
+            for outbox in dict.fromkeys(outboxes)
+            if outbox.share_events
+        ]
+    finally:
+        for outbox in outboxes:
+            outbox.share_events, outbox.share_keys = [], []
 
 
 def as_bytes(event: object) -> bytes:

@@ -241,7 +241,7 @@ class LaneWriter(Generic[T]):
             shares = [(None, columns_of(payloads, None, stamps))]
         else:
             routed = route_all(keys, self._routes, placing.choose_keyless)
-            shares = list(divide(payloads, routed, stamps).items())
+            shares = divide(payloads, routed, stamps, self._lanes.outboxes)
         cost = sum(share.cost for _, share in shares)
         is_small = cost <= self._settings.event_limit_bytes
         self._refuse_unless_room_for(cost, cost if is_small else max(map(len, payloads)))

@@ -92,7 +92,8 @@ def _decoded(block: SentBlock) -> AnyBatch:
 
 class Outbox:
     """The events for one segment. `awake`: the writer will look at this outbox soon. `block_size`:
-    the size at which it closes the gathering block.
+    the size at which it closes the gathering block. `share_events`, `share_keys`: its part of a
+    batch that is being divided, or empty.
     """
 
     __slots__ = (
@@ -110,6 +111,8 @@ class Outbox:
         "gathering",
         "in_flight",
         "last_sent",
+        "share_events",
+        "share_keys",
     )
 
     def __init__(
@@ -131,6 +134,8 @@ class Outbox:
         self._closed: deque[AnyBatch] = deque()
         self._last_closed = 0
         self.gathering = Batch()
+        self.share_events: list[bytes] = []
+        self.share_keys: list[bytes | None] = []
         self.in_flight: deque[SentBlock] = deque()
         self.acknowledged = 0
         self.last_sent = 0
