@@ -1,10 +1,11 @@
 """Connections that send much take turns while another one sends little, and only then."""
 
 import asyncio
+from collections.abc import Iterator
 
-from anabranch.common.wire.messages import Hello, KeepAlive, encode_message
+from anabranch.common.wire.messages import Append, Hello, KeepAlive, encode_message
 from anabranch.segstore.server.tcp import Connection
-from anabranch.segstore.server.turns import FAST_S, HEARD_S, SHARE_SIZE_BYTES, Turn, Turns
+from anabranch.segstore.server.turns import HEARD_S, MUCH_S, SHARE_SIZE_BYTES, Turn, Turns
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from kit.live_store import LiveStore, World, live_store
 
@@ -35,8 +36,17 @@ def test_two_that_send_much_do_not_hold_each_other_up() -> None:
     turns = Turns()
     first, second = Turn(turns), Turn(turns)
     for at in range(10):
-        found = [ended(each, 4, at * FAST_S / 2) for each in (first, second)]
+        found = [ended(each, 4, at * MUCH_S / 2) for each in (first, second)]
     assert found == [0, 0]
+
+
+def test_one_that_awaits_its_events_sends_little_however_fast_it_is() -> None:
+    """5,000 events of 1 KiB in a second, while a flush holds the connections that send much up."""
+    lone = Turn(Turns())
+
+    for number in range(5_000):
+        assert not lone.is_over(1_200, number / 5_000)
+        assert not lone.sends_much(number / 5_000)
 
 
 def test_one_that_reaches_its_share_slowly_sends_little() -> None:
@@ -75,10 +85,15 @@ class Wire(asyncio.Transport):
         self.is_read = True
 
 
-def packets(message: Hello | KeepAlive, size: int = 1) -> bytes:
-    """So many bytes of the message, and what the last packet has beyond them."""
-    packet = b"".join(map(bytes, encode_message(message, 0, b"")))
-    return packet * -(-size // len(packet))
+def packets(message: Hello | KeepAlive) -> bytes:
+    return b"".join(map(bytes, encode_message(message, 0, b"")))
+
+
+def shares_of_a_packet() -> Iterator[bytes]:
+    """A packet in pieces; before its last one it costs the connection next to nothing."""
+    append = Append(session=1, first_event_number=1, count=1)
+    packet = b"".join(map(bytes, encode_message(append, 1, bytes(5 * SHARE_SIZE_BYTES))))
+    return (packet[at : at + SHARE_SIZE_BYTES] for at in range(0, len(packet), SHARE_SIZE_BYTES))
 
 
 def connected(live: LiveStore) -> tuple[Connection, Wire]:
@@ -91,11 +106,11 @@ def connected(live: LiveStore) -> tuple[Connection, Wire]:
 async def test_a_connection_that_sends_much_reads_on_in_the_next_turn() -> None:
     async with live_store(World()) as live:
         (bulk, wire), (lone, other) = connected(live), connected(live)
-        share = packets(KeepAlive(), SHARE_SIZE_BYTES)
-        bulk.data_received(share)
+        shares = shares_of_a_packet()
+        bulk.data_received(next(shares))
         lone.data_received(packets(KeepAlive()))
         for _ in range(3):
-            bulk.data_received(share)
+            bulk.data_received(next(shares))
             assert (wire.is_read, other.is_read) == (False, True)
             await asyncio.sleep(0.01)
             assert wire.is_read
@@ -107,8 +122,9 @@ async def test_while_a_flush_is_behind_only_connections_that_send_much_stop() ->
     async with live_store(World()) as live:
         (bulk, wire), (lone, other) = connected(live), connected(live)
         live.throttle.untiered = ThrottleLimits().untiered + 1
+        shares = shares_of_a_packet()
         for _ in range(2):
-            bulk.data_received(packets(KeepAlive(), SHARE_SIZE_BYTES))
+            bulk.data_received(next(shares))
         lone.data_received(packets(KeepAlive()))
         assert (wire.is_read, other.is_read) == (False, True)
         live.throttle.untiered = ThrottleLimits().untiered * 6 // 5
