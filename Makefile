@@ -71,7 +71,7 @@ test: setup
 ## make thorough  tests/unit with new examples, tests/simulation at all points: `make test` tries a few
 .PHONY: thorough
 thorough: setup
-	ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) tests/unit tests/simulation $(ARGS)
+	PYTHONHASHSEED=0 ANABRANCH_TEST_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) tests/unit tests/simulation $(ARGS)
 
 ## make test-spark  every test with Spark: `make test` takes those that cover each part once
 .PHONY: test-spark
