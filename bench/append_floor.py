@@ -49,6 +49,10 @@ class _Client(asyncio.Protocol):
     def data_received(self, _: bytes) -> None:
         self._answered.set_result(None)
 
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self._answered.done():
+            self._answered.set_exception(ConnectionResetError("the server ended"))
+
     async def append(self) -> None:
         self._answered = self._loop.create_future()
         self._transport.write(bytes(REQUEST_SIZE_BYTES))
