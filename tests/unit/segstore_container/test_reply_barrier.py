@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from anabranch.common.errors import Deposed, DiskFailed
+from anabranch.common.errors import Defect, Deposed, DiskFailed
 from anabranch.common.wire.messages import (
     Appended,
     AppendSetup,
@@ -23,6 +23,7 @@ from anabranch.segstore.domain.container.operations import (
 )
 from anabranch.segstore.ports import LogAddress
 from anabranch.segstore.shell.container.container import Container
+from anabranch.segstore.shell.container.sessions import AppendSession
 from anabranch.segstore.shell.container.throttle import ThrottleLimits
 from anabranch.segstore.shell.memory.applied import Applied
 from kit.container_driver import SEGMENT, ContainerDriver
@@ -213,12 +214,17 @@ def test_pending_bytes_are_given_back_when_they_are_durable() -> None:
     assert driver.throttle.untiered > 1000
 
 
-def test_acknowledgements_leave_before_their_frame_is_applied_and_other_answers_behind_it() -> None:
+def open_session() -> tuple[ContainerDriver, AppendSession]:
     driver = ContainerDriver()
     driver.create()
     session = driver.setup()
     driver.commit()
     driver.take_replies()
+    return driver, session
+
+
+def test_acknowledgements_leave_before_their_frame_is_applied_and_other_answers_behind_it() -> None:
+    driver, session = open_session()
     driver.append(session, 1, [b"a"])
     driver.seal()
     order: list[type] = []
@@ -237,19 +243,20 @@ def test_acknowledgements_leave_before_their_frame_is_applied_and_other_answers_
 
 
 def test_an_event_that_was_acknowledged_before_a_defect_in_its_application_is_in_the_log() -> None:
-    driver = ContainerDriver()
-    driver.create()
-    session = driver.setup()
-    driver.commit()
-    driver.take_replies()
-    payload = driver.append(session, 1, [b"a"])
+    driver, session = open_session()
+    payload = driver.append(session, 1, [b"a"]) + driver.append(session, 2, [b"b"])
+    real = Applied.apply
 
-    with (
-        patch.object(Applied, "apply", side_effect=KeyError("nobody expected this")),
-        pytest.raises(KeyError),
-    ):
+    def fail_at_the_second(applied: Applied, sequence: int, *more: Any) -> int:
+        if sequence == 3:
+            raise KeyError("nobody expected this")
+        return real(applied, sequence, *more)
+
+    with patch.object(Applied, "apply", fail_at_the_second), pytest.raises(KeyError):
         driver.commit()
 
     assert [type(reply) for reply in driver.take_replies()] == [Appended]
+    driver.container.fail(Defect("a defect", cause="KeyError"))
+    assert (driver.throttle.pending, driver.throttle.untiered) == (0, 0)
     driver.crash()
     assert driver.content() == payload

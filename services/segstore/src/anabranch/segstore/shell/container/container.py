@@ -412,20 +412,22 @@ class Container:
         if self.failure is not None:
             return
         frame = self._queue.frame_durable()
+        self._throttle.forget_pending(contents.size)
         items = frame.operations
         assert items[0].sequence == contents.first_sequence
         self._spans.note_answering()
         self._gate.acknowledge(items[-1].sequence)
         untiered = self.applied.untiered
         at = 0
-        for item in items:
-            merged = self.applied.apply(item.sequence, item.operation, address, at)
-            if merged:
-                self.traffic.add_merged(item.operation, merged, self.applied.state.living)
-            at += item.size
-        touched = self.applied.end_frame()
-        self._throttle.add_untiered(self.applied.untiered - untiered)
-        self._throttle.forget_pending(contents.size)
+        try:
+            for item in items:
+                merged = self.applied.apply(item.sequence, item.operation, address, at)
+                if merged:
+                    self.traffic.add_merged(item.operation, merged, self.applied.state.living)
+                at += item.size
+        finally:  # after a defect, `fail` takes back all that was added
+            touched = self.applied.end_frame()
+            self._throttle.add_untiered(self.applied.untiered - untiered)
         self._gate.release(items[-1].sequence)
         self._spans.release(items[-1].sequence)
         self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)
