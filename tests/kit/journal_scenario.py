@@ -187,10 +187,33 @@ def releasing_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
         disk.end_process()
 
 
+def small_life(
+    disk: SimDisk,
+    ledgers: dict[int, Ledger],
+    new_commits: NewCommits = lambda _callbacks: InlineCommits(),
+) -> None:
+    """Small commits in a row, ahead of which zeros are written, between larger ones."""
+    for life in (1, 2):
+        process = Process(disk, ledgers, life, new_commits)
+        process.open_containers()
+        for number in range(30):
+            size = 1200 if number % 11 == 10 else 90
+            process.append(number % 2, payload(life, number % 2, number, size))
+            process.commit()
+        disk.end_process()
+
+
+def deferred_small_life(disk: SimDisk, ledgers: dict[int, Ledger]) -> None:
+    """The same, with a writer process."""
+    small_life(disk, ledgers, DeferredCommits)
+
+
 LIVES: dict[str, Script] = {
     "inline": whole_life,
     "deferred": deferred_life,
     "releasing": releasing_life,
+    "small commits": small_life,
+    "small commits, deferred": deferred_small_life,
 }
 
 

@@ -51,7 +51,7 @@ def flip(disk: SimDisk, path: str, position: int) -> None:
 
 def test_one_commit_is_one_synced_write() -> None:
     opened = Opened(SimDisk())
-    opened.append(b"this one also makes the spare file")
+    opened.append(b"after this one, the journal makes its next file, and writes zeros" * 2)
     before = opened.disk.calls
     opened.append(b"a", b"b", b"c")
     assert [call.verb for call in opened.disk.trace[before:]] == ["write_synced"]

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,24 @@ def test_a_file_without_room_is_not_there(
         with pytest.raises(NoRoom):
             disk.create("a", 1000)
     assert not disk.exists("a")
+
+
+def test_a_file_system_that_cannot_allocate_gets_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_supported(_fd: int, _offset: int, _size: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", not_supported)
+    size = 2 * 1024 * 1024 + 100
+    with closing(LocalDisk(tmp_path).create("a", size)) as file:
+        assert file.size() == size
+        assert (tmp_path / "a").stat().st_blocks * 512 >= size
+
+    monkeypatch.setattr(os, "pwrite", lambda _fd, part, _offset: len(part) - 1)
+    with pytest.raises(NoRoom):
+        LocalDisk(tmp_path).create("b", size)
+    assert not (tmp_path / "b").exists()
 
 
 @pytest.fixture

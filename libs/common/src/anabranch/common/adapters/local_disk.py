@@ -33,6 +33,7 @@ from anabranch.common.storage.ports import Buffer
 BUFFERS_PER_CALL_MAX = 1024
 LOCK_FILE = "lock"
 DIRECT_READ_SIZE_BYTES = 1024 * 1024
+_ZEROS = bytes(1024 * 1024)
 _DIRECT_ALIGNMENT = 4096
 _NO_DIRECT_READS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _DISK_ERRORS = frozenset({errno.EIO, errno.EROFS, errno.EFBIG})
@@ -286,12 +287,16 @@ def _fsync(fd: int, path: str) -> None:
 
 
 def _allocate(fd: int, size: int) -> None:
+    """Take the space, so that no later write within it finds the disk full."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
             raise
-        os.ftruncate(fd, size)
+        for offset in range(0, size, len(_ZEROS)):
+            part = _ZEROS[: size - offset]
+            if os.pwrite(fd, part, offset) != len(part):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
 
 def _sync_directory(path: Path | str) -> None:

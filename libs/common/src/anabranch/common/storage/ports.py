@@ -46,7 +46,10 @@ class Disk(Protocol):
     `sync_directory` of the directory that holds them ("" is the root)."""
 
     def create(self, path: str, size: int = 0) -> DiskFile:
-        """Create a new file of `size` zero bytes, opened; nothing synced. Raises ObjectExists."""
+        """Create a new file of `size` zero bytes, opened; nothing synced. The space is allocated.
+
+        Raises ObjectExists; NoRoom, and there is no file.
+        """
         ...
 
     def open(self, path: str) -> DiskFile:

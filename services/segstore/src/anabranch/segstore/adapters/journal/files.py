@@ -1,18 +1,22 @@
 """Writing: the present file, and the steps by which the next one takes its place.
 
-    spare     a retired file of the present owner, whose contents are elsewhere, or a new one that
-              is zero-filled step by step between commits; under a spare name either way
+    spare     a retired file of the present owner, whose contents are elsewhere, or a new one,
+              whose space is allocated; under a spare name either way
     roll      header (names the present file's end) synced → final name → directory synced
               → recorded as the newest file, synced
     present   takes whole writes of frames, one synced call each
 
-This module only plans the writing of frames and the filling of the spare (`PlannedWrite`). The
-journal has these writes performed one at a time, and reports when they are durable. Rolling and
-retiring are performed here, with any commit writer, and block for a few syncs for each file.
+This module only plans the writing of frames and of zeros (`PlannedWrite`). The journal has these
+writes performed one at a time, and reports when they are durable. Rolling and retiring are
+performed here, with any commit writer, and block for a few syncs for each file.
 
-Overwriting the blocks of an existing file costs one write per byte; a new file costs two. Only
-files of this owner's epoch are reused: a deposed owner may still write into its own files, but only
-into these.
+Only files of this owner's epoch are reused: a deposed owner may still write into its own files, but
+only into these.
+
+*Zeros.* In a new file, each synced write also makes the file system record the blocks that it used
+for the first time. For a small commit this costs more than its bytes. While small commits follow
+each other, zeros are therefore written ahead of them, in larger steps. Large commits, and those in
+a reused file, gain nothing from zeros. Blocks of a new file read as zeros before and after.
 
 A file therefore never has its final name without a durable header, and is never written before its
 name is durable and recorded (`layout.py` discusses the crash points). This module never retries.
@@ -26,7 +30,6 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from anabranch.common.errors import NoRoom
 from anabranch.common.storage.ports import Buffer, Disk, DiskFile
 from anabranch.segstore.adapters.journal import layout
 from anabranch.segstore.adapters.journal.live import LiveFile
@@ -45,12 +48,14 @@ from anabranch.segstore.domain.log.formats import (
     frame_seed,
 )
 
-FILL_STEP_SIZE_BYTES_MIN = 64 * 1024
-FILL_AHEAD_SIZE_BYTES = 1024 * 1024
+ZEROS_SIZE_BYTES = 256 * 1024
+"""Zeros of one write; half a file if that is less. A quarter of it is the largest small commit: for
+a larger one, zeros cost more than they save. A sixteenth is the size of the small commits, without
+a larger one between them, after which zeros are written."""
 FREE_FILES_MAX = 16
 """Files kept for reuse beside the spare; further ones are removed. It is about the number of
 files in use during a flush: with fewer, each flush would remove files and create them again."""
-_ZEROS = memoryview(bytes(4 * 1024 * 1024))
+_ZEROS = memoryview(bytes(ZEROS_SIZE_BYTES))
 
 
 class PlannedWrite(Struct, frozen=True):
@@ -69,13 +74,12 @@ class PlannedFrames(Struct, frozen=True):
     end: FileEnd
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Spare:
-    """The next file. Its first `filled` bytes are allocated on disk, with any contents."""
+    """A next file. `recycled`: the id that it had in the log before; 0: it is new."""
 
     name: str
     file: DiskFile
-    filled: int = 0
     recycled: int = 0
 
 
@@ -100,6 +104,10 @@ class FileWriter:
         self._uncopied = deque(uncopied)
         self._number = 0
         self._limit = 0
+        self._zeros_size = min(ZEROS_SIZE_BYTES, file_size // 2)
+        self._filled = 0
+        self._small_run = 0
+        self._spare_due = False
         self._seed = 0
         self._spare: _Spare | None = None
         self._free: deque[_Spare] = deque()
@@ -118,18 +126,18 @@ class FileWriter:
         while self._uncopied:
             self._uncopied[0].perform()
             self._uncopied.popleft()
-        try:
-            self._fill_all()
-        except NoRoom:
-            self.give_up_spare()
-            raise
+        self.make_spare()
 
-    def give_up_spare(self) -> None:
-        """Remove the next file, which could be created in part only."""
-        if self._spare is not None:
-            spare, self._spare = self._spare, None
-            spare.file.close()
-            layout.remove_if_there(self._disk, spare.name)
+    @property
+    def has_spare(self) -> bool:
+        """Whether the next file exists."""
+        return self._spare is not None
+
+    def make_spare(self) -> None:
+        """Take a retired file as the next one, or create it. Raises NoRoom without a change."""
+        self._spare_due = False
+        if self._spare is None:
+            self._spare = self._free.popleft() if self._free else self._create_spare()
 
     def roll(self, oldest: int | None) -> LiveFile:
         """Continue in the next file, after `prepare_next`; it is durable and recorded on return.
@@ -149,6 +157,9 @@ class FileWriter:
         self._number += 1
         self._end = FileEnd(file_id, FILE_HEADER_SIZE_BYTES, self._end.crc)
         self._limit = self._file_size
+        self._filled = self._file_size if spare.recycled else FILE_HEADER_SIZE_BYTES
+        self._small_run = 0
+        self._spare_due = True
         self._seed = frame_seed(file_id)
         return LiveFile(file_id, spare.file)
 
@@ -167,7 +178,7 @@ class FileWriter:
             spare_name = layout.spare_file(live.file_id)
             self._disk.rename(name, spare_name)
             self._disk.sync_directory()
-            self._free.append(_Spare(spare_name, live.file, self._file_size, live.file_id))
+            self._free.append(_Spare(spare_name, live.file, live.file_id))
             return
         self._disk.unlink(name)
         self._disk.sync_directory()
@@ -208,45 +219,32 @@ class FileWriter:
     def advance(self, frames: PlannedFrames) -> None:
         """Move the end behind the frames planned last, which are durable."""
         assert frames.write.offset == self._end.offset, "frames were planned twice"
+        size = frames.end.offset - self._end.offset
+        self._small_run = self._small_run + size if size <= self._zeros_size // 4 else 0
         self._end = frames.end
 
     @property
-    def wants_fill(self) -> bool:
-        """Whether `plan_fill` has a next step."""
-        filled = 0 if self._spare is None else self._spare.filled
-        return filled < self._fill_aim
+    def wants_preparing(self) -> bool:
+        """Whether `make_spare` or `plan_zeros` has something to do ahead of need."""
+        return self._spare_due or self._wants_zeros
 
     @property
-    def _fill_aim(self) -> int:
-        return min(self._end.offset + FILL_AHEAD_SIZE_BYTES, self._file_size)
+    def _wants_zeros(self) -> bool:
+        """Whether the next small commit might reach a block that was never used."""
+        ahead = min(self._end.offset + self._zeros_size // 4, self._file_size)
+        return self._small_run >= self._zeros_size // 16 and self._filled < ahead
 
-    def plan_fill(self) -> PlannedWrite | None:
-        """The next step of filling the spare, or None; call `filled` when it is durable.
-
-        The spare is kept filled a little further than the present file is written, so that no
-        commit waits for more than its own size.
-        """
-        return self._fill_step(self._fill_aim)
-
-    def filled(self, step: PlannedWrite) -> None:
-        """Note that a step of filling is durable."""
-        assert self._spare is not None
-        self._spare.filled = step.offset + sum(map(len, step.buffers))
-
-    def _fill_step(self, upto: int) -> PlannedWrite | None:
-        if self._spare is None:
-            self._spare = self._free.popleft() if self._free else self._create_spare()
-        spare = self._spare
-        if spare.filled >= upto:
+    def plan_zeros(self) -> PlannedWrite | None:
+        """Zeros behind the present end, or None; call `filled` when they are durable."""
+        if self._file is None or not self._wants_zeros:
             return None
-        step = max(upto - spare.filled, FILL_STEP_SIZE_BYTES_MIN)
-        step = min(step, len(_ZEROS), self._file_size - spare.filled)
-        return PlannedWrite(spare.file, [_ZEROS[:step]], spare.filled)
+        begin = max(self._filled, self._end.offset)
+        size = min(self._zeros_size, self._file_size - begin)
+        return PlannedWrite(self._file, [_ZEROS[:size]], begin)
 
-    def _fill_all(self) -> None:
-        while (step := self._fill_step(self._file_size)) is not None:
-            step.file.write_synced(step.buffers, step.offset)
-            self.filled(step)
+    def filled(self, zeros: PlannedWrite) -> None:
+        """Note that the zeros planned last are durable."""
+        self._filled = zeros.offset + sum(map(len, zeros.buffers))
 
     def _create_spare(self) -> _Spare:
         name = layout.spare_file(self._next_file_id())

@@ -75,9 +75,6 @@ class GroupCommit:
         """Frames that were taken from their sources, and wait for the next file."""
         self.no_room: NoRoom | None = None
         """The error for which the waiting frames have no file."""
-        self._no_spare: NoRoom | None = None
-        """The error for which the file after the present one could not be created or filled."""
-        self._filling = False
         commits.start(self._written)
         self._begin_next_file()
 
@@ -154,14 +151,10 @@ class GroupCommit:
         """See `commits.Ended`."""
         then, self._then = self._then, None
         self._committing = frozenset()
-        filling, self._filling = self._filling, False
         if self._ownership.failure is not None:
             return
         with _TOLD, self._ownership.ending():
-            if filling and isinstance(error, NoRoom):
-                self._writer.give_up_spare()
-                self._no_spare, then = error, _nothing
-            elif error is not None:
+            if error is not None:
                 raise error
             assert then is not None, "nothing was being written"
             then()
@@ -181,8 +174,8 @@ class GroupCommit:
         for item, address in zip(taken, addresses, strict=True):
             if self.views.get(item.view.container) is item.view:  # it may have been closed
                 item.view.source.frame_durable(item.contents, address)
-        if self._writer.wants_fill:  # in the next turn of the loop: no answer waits for it
-            self._schedule(self._fill_spare)
+        if self._writer.wants_preparing:  # in the next turn of the loop: no answer waits for it
+            self._schedule(self._prepare)
 
     def _note_frames(
         self, contents: list[FrameContent], frames: PlannedFrames
@@ -200,28 +193,21 @@ class GroupCommit:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _fill_spare(self) -> None:
+    def _prepare(self) -> None:
+        """Make the file after the present one, because the disk may be full when it is needed, and
+        write zeros ahead of small commits."""
         if self._ownership.failure is not None or self._then is not None:
             return
-        if self.no_room or self._no_spare:
-            return
         with _TOLD, self._ownership.ending():
-            try:
-                step = self._writer.plan_fill()
-            except NoRoom as error:
-                self._no_spare = error
-                return
-            if step is not None:
-                self._filling = True
-                self._write(step, lambda: self._filled(step))
-
-    def _filled(self, step: PlannedWrite) -> None:
-        self._writer.filled(step)
-        self._schedule(self._fill_spare)
+            with suppress(NoRoom):
+                self._writer.make_spare()
+            zeros = self._writer.plan_zeros()
+            if zeros is not None:
+                self._write(zeros, lambda: self._writer.filled(zeros))
 
     def try_again(self) -> None:
         """Check whether there is room by now; does nothing if none was missing."""
-        if self._ownership.failure is not None or not (self.no_room or self._no_spare):
+        if self._ownership.failure is not None or not (self.no_room or not self._writer.has_spare):
             return
         with _TOLD, self._ownership.ending():
             self._retire_free()
@@ -236,10 +222,9 @@ class GroupCommit:
     def _look_for_room(self) -> None:
         if self._then is not None:
             return
-        if self._no_spare:
-            self._no_spare = None
-            self._schedule(self._fill_spare)
-        if self.no_room and self._begin_next_file():
+        if self.no_room is None:
+            self._prepare()
+        elif self._begin_next_file():
             self._schedule_commit()
 
     def _retire_free(self) -> bool:
@@ -277,13 +262,9 @@ class GroupCommit:
             return False
         former_end = self._writer.end
         self._live.begin(self._writer.roll(self._live.oldest_id), former_end)
-        self.no_room = self._no_spare = None
+        self.no_room = None
         self._retire_free()
         return True
-
-
-def _nothing() -> None:
-    return
 
 
 def _frame_content(item: Taken[JournalView]) -> FrameContent:

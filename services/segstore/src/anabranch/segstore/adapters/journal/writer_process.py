@@ -17,8 +17,7 @@ writes into a file of its own owner's journal epoch, after all acknowledged fram
                         read and then synced it (`recovery.py`); bytes after this end do not count.
                         If the successor read the whole write, it synced it afterwards, and the
                         write counts: the owner began it and acknowledged it to no client. If it
-                        read half of the write, the write is torn.
-    the spare           It has no name in the log, and the successor unlinks it.
+                        read half of the write, the write is torn. A write of zeros adds nothing.
     a file unlinked, or set aside by the successor       It has no name in the log.
 
 A successor reuses only files of its own epoch, so none of its files ever has these blocks.

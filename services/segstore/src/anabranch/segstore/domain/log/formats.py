@@ -3,7 +3,7 @@
 File header, one sector of 512 bytes (little-endian)::
 
     magic "ANBJ", format u16, reserved u16, journal id (16 bytes), file id u64,
-    journal epoch u64, size u64 (bytes allocated and zero-filled before the file got its name),
+    journal epoch u64, size u64 (bytes allocated before the file got its name),
     previous file's id u64 (0 = none), its end offset u64, CRC u32 of its last frame,
     id u64 of the file whose bytes were here before (0 = zeros were),
     zeros, CRC32C u32 of all before
