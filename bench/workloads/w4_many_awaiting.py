@@ -34,23 +34,22 @@ class ManyAwaiting:
         async with plain_stream(system, case) as stream:
             ends_at = clock.now() + (effort.warm_up_s if warm_up else effort.awaited_s)
 
-            async def append(number: int) -> None:
-                started = clock.now()
-                while True:
-                    event = case.events[number % len(case.events)]
-                    await stream.append(event)
-                    expected.add((event,))
+            async def append(first: int) -> range:
+                """Append every TASKS-th event from `first`; returns the numbers of all of them."""
+                number, started = first, clock.now()
+                while started < ends_at or number == first:
+                    await stream.append(case.events[number % len(case.events)])
                     started, before = clock.now(), started
                     times_ms.append((started - before) * 1000)
-                    if started >= ends_at:
-                        return
                     number += TASKS
+                return range(first, number, TASKS)
 
             meter = Meter(system, clock)
             async with asyncio.TaskGroup() as group:
-                for first in range(TASKS):
-                    group.create_task(append(first))
+                tasks = [group.create_task(append(first)) for first in range(TASKS)]
             seconds, cpu_seconds = meter.read()
+            for task in tasks:
+                expected.add([case.events[number % len(case.events)] for number in task.result()])
             async for batch in stream.read_back():
                 found.add(batch)
         return Sample(
