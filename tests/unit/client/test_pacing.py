@@ -1,8 +1,11 @@
 """How large blocks become, and how much of a writer is under way at once."""
 
+from itertools import pairwise
+
 import pytest
 
 from anabranch.client.writing.pacing import BLOCK_GROWTH_MAX, BlockSizing, InFlight
+from anabranch.common.wire.block import Block
 from anabranch.common.wire.messages import Append, Appended
 from kit.client_bench import STREAM, bench, until, writer_settings
 from kit.fake_segstore import Fault, no_faults
@@ -106,3 +109,15 @@ async def test_segments_share_the_bytes_in_flight_and_take_turns() -> None:
             b.store.release()
         assert writer._in_flight.used == 0
         assert len(await b.payloads()) == 400
+
+
+async def test_a_batch_that_does_not_fit_into_the_gathering_block_begins_the_next_one() -> None:
+    async with bench() as b:
+        async with b.client.writer(STREAM, writer_settings(block_size_bytes=1000)) as writer:
+            for _ in range(3):
+                writer.write_batch([b"x" * 84] * 6)  # 600 bytes with the overhead of each event
+            writer.write_batch([b"x" * 84] * 4)
+        (segment,) = b.segments
+        ends = [0, *segment.boundaries]
+        blocks = [Block(bytes(segment.data[at:end])) for at, end in pairwise(ends)]
+        assert [block.header.event_count for block in blocks] == [6, 6, 10]

@@ -76,7 +76,9 @@ class Placing:
         return tuple(reached)
 
     def _gather(self, columns: Columns, outbox: Outbox) -> None:
-        """Add all the events to the gathering block, and close it if it is full."""
+        """Add all the events to one block: the gathering one, unless they would overfill it."""
+        if outbox.gathering.cost + columns.cost > outbox.block_size:
+            outbox.close_batch()
         batch = outbox.gathering
         if columns.timestamps_ms is not None:
             batch.pad_timestamps()
