@@ -119,7 +119,7 @@ def test_it_is_counted_as_its_appends_are(driver: ContainerDriver) -> None:
     metrics = driver.metrics
     assert (metrics.appends, metrics.append_events, metrics.append_bytes) == (2, 3, len(payload))
     assert metrics.duplicates == 1
-    counted = driver.container.traffic.take().segments
+    counted = driver.container.notices.traffic.take().segments
     assert [(each.segment, each.events) for each in counted] == [(A, 2), (B, 1)]
     assert sum(each.size for each in counted) == len(payload)
 

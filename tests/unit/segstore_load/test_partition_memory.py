@@ -39,10 +39,10 @@ def test_an_idle_partition_takes_few_bytes(appends: int, limit: int) -> None:
     for ordinal in range(COUNT):
         driver.known(partition(ordinal))
     container = driver.container
-    assert container.partitions is not None
-    container.partitions.touch(container.applied.state.names)
-    container.partitions.settle(container.applied.state.living)
-    container.partitions.take_all()
+    assert container.notices.partitions is not None
+    container.notices.partitions.touch(container.applied.state.names)
+    container.notices.partitions.settle(container.applied.state.living)
+    container.notices.partitions.take_all()
     gc.collect()
     per_partition = (tracemalloc.get_traced_memory()[0] - before) / COUNT
     tracemalloc.stop()

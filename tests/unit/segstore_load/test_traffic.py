@@ -26,7 +26,7 @@ def driver() -> ContainerDriver:
 
 def taken(driver: ContainerDriver) -> Counted:
     driver.commit()
-    return driver.container.traffic.take()
+    return driver.container.notices.traffic.take()
 
 
 def test_appends_are_counted_by_events_and_bytes_and_every_period_starts_at_nothing(
@@ -45,7 +45,7 @@ def test_appends_are_counted_by_events_and_bytes_and_every_period_starts_at_noth
 def test_only_what_is_durable_is_counted_and_repeats_are_not(driver: ContainerDriver) -> None:
     session = driver.setup()
     size = len(driver.append(session, 1, [b"once"]))
-    assert driver.container.traffic.take().segments == ()
+    assert driver.container.notices.traffic.take().segments == ()
     driver.append(driver.setup(session=2), 1, [b"once"])
     assert taken(driver).segments == (SegmentTraffic(SEGMENT, 1, size),)
 
@@ -107,7 +107,7 @@ def test_more_segments_than_are_counted_are_no_longer_all(
 def period(driver: ContainerDriver, length_s: float = 2.0) -> Counted:
     """The end of a period, as the reporter has it."""
     driver.commit()
-    traffic = driver.container.traffic
+    traffic = driver.container.notices.traffic
     flows = traffic.flows(length_s)
     counted = traffic.take()
     traffic.sketch(planned([flows], length_s)[0])
@@ -150,7 +150,9 @@ def test_the_keys_of_a_transaction_are_sampled_before_its_commit(driver: Contain
         assert period(driver).segments == ()
     driver.merge(*names, stamp=Stamp(1, 4))
     driver.commit()
-    assert driver.container.traffic.flows(2.0)[SEGMENT].events == 0, "they were sampled before"
+    assert driver.container.notices.traffic.flows(2.0)[SEGMENT].events == 0, (
+        "they were sampled before"
+    )
     (told,) = period(driver).segments
     assert (told.segment, told.events, told.merged_events) == (SEGMENT, 200, 200)
     assert told.keys is not None
@@ -164,6 +166,6 @@ def test_a_sketch_ends_when_its_segment_has_been_quiet_for_long(driver: Containe
     period(driver)
     for _ in range(14):
         period(driver)
-    assert set(driver.container.traffic._sketches) == {SEGMENT}
+    assert set(driver.container.notices.traffic._sketches) == {SEGMENT}
     period(driver)
-    assert driver.container.traffic._sketches == {}
+    assert driver.container.notices.traffic._sketches == {}

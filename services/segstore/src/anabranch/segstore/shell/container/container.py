@@ -47,8 +47,6 @@ from anabranch.segstore.domain.container.operations import (
     Operation,
 )
 from anabranch.segstore.domain.container.transient import end_transient
-from anabranch.segstore.domain.load.partitions import Partitions
-from anabranch.segstore.domain.load.traffic import Traffic
 from anabranch.segstore.ports import (
     ContainerLog,
     FrameContents,
@@ -60,6 +58,7 @@ from anabranch.segstore.shell.container.admission import Admission, admission_of
 from anabranch.segstore.shell.container.circumstances import ContainerCircumstances
 from anabranch.segstore.shell.container.lease import Lease
 from anabranch.segstore.shell.container.loading import Loading, Refuse
+from anabranch.segstore.shell.container.notices import FrameNotices
 from anabranch.segstore.shell.container.operation_queue import OperationQueue, PendingOperation
 from anabranch.segstore.shell.container.replies import Deliver, HeldAck, HeldReply, ReplyGate
 from anabranch.segstore.shell.container.sessions import AppendSession, LiveSessions, Send
@@ -92,14 +91,10 @@ class Container:
         self.journal_failure: AnabranchError | None = None
         """The error that ended the journal, and with it the store; None while the journal runs."""
         self.on_ended: Callable[[], None] = lambda: None
-        self.on_applied: Callable[[], None] = lambda: None
-        self.on_tables: Callable[[set[int], list[int]], None] = lambda _changed, _gone: None
-        """Gets the numbers of the segments that a frame changed, and of deleted table segments."""
         self.metrics = around.metrics
-        self.traffic = Traffic()
-        self.partitions = Partitions() if container >= TOPIC_CONTAINER_MIN else None
-        """None in a container of streams."""
-        self._storage = NO_LIMIT if self.partitions is None else around.topic_storage
+        leads_topics = container >= TOPIC_CONTAINER_MIN
+        self.notices = FrameNotices(self.applied, leads_topics=leads_topics)
+        self._storage = around.topic_storage if leads_topics else NO_LIMIT
         self._around = around
         self._lease = lease
         self._throttle = around.throttle
@@ -423,7 +418,7 @@ class Container:
             for item in items:
                 merged = self.applied.apply(item.sequence, item.operation, address, at)
                 if merged:
-                    self.traffic.add_merged(item.operation, merged, self.applied.state.living)
+                    self.notices.merged(item.operation, merged)
                 at += item.size
         finally:  # after a defect, `fail` takes back all that was added
             touched = self.applied.end_frame()
@@ -433,12 +428,7 @@ class Container:
         self.metrics.append_seconds.record(self._around.clock.monotonic() - frame.queued_at_s)
         for number in touched:
             self.tails.wake(number)
-        self.traffic.add((item.operation for item in items), self.applied.state.living)
-        if self.partitions is not None:
-            self.partitions.touch(touched)
-        if self.applied.state.tables or self.applied.gone_tables:
-            self.on_tables(touched, self.applied.take_gone_tables())
-        self.on_applied()
+        self.notices.frame_applied([item.operation for item in items], touched)
 
     def log_failed(self, error: AnabranchError) -> None:
         """See `ports.FrameSource`."""

@@ -110,7 +110,11 @@ class LiveReporter:
     def _led(self) -> list[tuple[Container, Partitions]]:
         """The containers of topics that this store leads."""
         containers = (opened.container for opened in self._store.open_containers())
-        return [(found, found.partitions) for found in containers if found.partitions is not None]
+        return [
+            (found, partitions)
+            for found in containers
+            if (partitions := found.notices.partitions) is not None
+        ]
 
 
 def _due(partitions: Partitions, *, full: bool) -> Sequence[HeldPartition] | None:
@@ -127,7 +131,7 @@ async def complete_partitions(
 
     If tier 2 is damaged, the container ends.
     """
-    partitions = container.partitions
+    partitions = container.notices.partitions
     if partitions is None:
         return
     partitions.touch(container.applied.state.names)

@@ -90,7 +90,7 @@ class LoadReporter:
 
     def _is_busy(self) -> bool:
         open_containers = self._store.open_containers()
-        count = sum(found.container.traffic.segment_count for found in open_containers)
+        count = sum(found.container.notices.traffic.segment_count for found in open_containers)
         return 0 < count <= BUSY_SEGMENTS_MAX
 
     def _report(self, start_ms: int, length_ms: int) -> bytes:
@@ -98,13 +98,13 @@ class LoadReporter:
         due_ms = round(self._period_s * 1000)
         period = Period(self._node_id, self._session, self._sequence, start_ms, length_ms, due_ms)
         containers = [found.container for found in self._store.open_containers()]
-        flows = [found.traffic.flows(length_ms / 1000) for found in containers]
+        flows = [found.notices.traffic.flows(length_ms / 1000) for found in containers]
         traffic = [
-            ContainerTraffic(found.container, found.container_epoch, found.traffic.take())
+            ContainerTraffic(found.container, found.container_epoch, found.notices.traffic.take())
             for found in containers
         ]
         for found, plans in zip(containers, planned(flows, length_ms / 1000), strict=True):
-            found.traffic.sketch(plans)
+            found.notices.traffic.sketch(plans)
         return encoded(load_report(period, traffic))
 
     async def _send(self, report: bytes) -> None:

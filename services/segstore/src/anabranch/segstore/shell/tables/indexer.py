@@ -93,7 +93,7 @@ class Indexer:
         self._looking: dict[int, list[int]] = {}
         """What the index had when look-ups began that have not ended, by table."""
         self._ended = False
-        container.on_tables = self.note_changes
+        container.notices.on_tables = self.note_changes
 
     # --- what others ask ----------------------------------------------------------------------
 

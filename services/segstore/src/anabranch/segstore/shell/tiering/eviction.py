@@ -37,8 +37,8 @@ def evict(container: Container) -> bool:
     residency = container.residency
     if not residency.excess:
         return False
-    if container.partitions is not None:
-        container.partitions.settle(container.applied.state.living)
+    if (partitions := container.notices.partitions) is not None:
+        partitions.settle(container.applied.state.living)
     uses = users(container)
     leaving = residency.leaving(lambda name: container.applied.clean(name) and not uses(name))
     for name in leaving:

@@ -100,7 +100,7 @@ class Flusher:
         self._unfinished: ContainerCut | None = None
         self._cancel_age = _nothing
         self._aging = False
-        container.on_applied = self.notice_applied
+        container.notices.on_applied = self.notice_applied
 
     # --- wake-ups -----------------------------------------------------------------------------
 
