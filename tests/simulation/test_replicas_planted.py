@@ -30,14 +30,14 @@ class Catch:
 CAUGHT_BY = {
     "acknowledged by the least ISR": Catch(1),
     "any replica elected": Catch(1),
-    "lives of a copy not told apart": Catch(983, "new copy alone"),
+    "lives of a copy not told apart": Catch(159, "new copy alone"),
     "shrunk before confirmed": Catch(4),
-    "truncated by offset": Catch(219),
-    "promise not synced": Catch(376, "crash after a promise"),
-    "acknowledged before the sync": Catch(4),
-    "stale read after the lease": Catch(7, scenario=random_replicas),
+    "truncated by offset": Catch(108),
+    "promise not synced": Catch(289, "crash after a promise"),
+    "acknowledged before the sync": Catch(92),
+    "stale read after the lease": Catch(38, scenario=random_replicas),
     "wiped replica wins": Catch(6),
-    "grown before the opening": Catch(307, "newest member alone"),
+    "grown before the opening": Catch(73, "newest member alone"),
 }
 
 
