@@ -76,7 +76,8 @@ class Placing:
         return tuple(reached)
 
     def _gather(self, columns: Columns, outbox: Outbox) -> None:
-        """Add all the events to one block: the gathering one, unless they would overfill it."""
+        """Add all the events to the gathering block, or to a new one if they would overfill it, and
+        close that block if it is full."""
         if outbox.gathering.cost + columns.cost > outbox.block_size:
             outbox.close_batch()
         batch = outbox.gathering

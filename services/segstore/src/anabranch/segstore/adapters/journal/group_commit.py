@@ -207,7 +207,9 @@ class GroupCommit:
 
     def try_again(self) -> None:
         """Check whether there is room by now; does nothing if none was missing."""
-        if self._ownership.failure is not None or not (self.no_room or not self._writer.has_spare):
+        if self._ownership.failure is not None:
+            return
+        if self.no_room is None and self._writer.has_spare:
             return
         with _TOLD, self._ownership.ending():
             self._retire_free()

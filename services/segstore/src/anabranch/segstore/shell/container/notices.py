@@ -1,6 +1,8 @@
-"""What a container makes known of each durable frame, after its answers and to nobody who waits.
+"""The users of a container's durable frames, whom it notifies after it has answered.
 
-frame applied ──► counts of traffic ──► changed partitions ──► table indexes ──► flusher
+    frame applied ──► traffic ──► changed partitions ──► table indexes ──► flusher
+
+No caller waits for these notices.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +14,7 @@ from anabranch.segstore.shell.memory.applied import Applied
 
 
 class FrameNotices:
-    """The users of one container's durable frames. `leads_topics`: it is a container of topics."""
+    """The notices of one container. `leads_topics`: it is a container of topics."""
 
     def __init__(self, applied: Applied, *, leads_topics: bool) -> None:
         self._applied = applied
