@@ -5,7 +5,8 @@
 The workload is W3 of docs/performance.md: one event of 1 KB at a time. The table has
 
     processor time      of the least of the rounds, because other work on the machine only adds
-    bare packets        the same for two programs on uvloop that exchange packets of the same sizes,
+    by the clock        the same: from one append to the next one
+    bare packets        both for two programs on uvloop that exchange packets of the same sizes,
     and a sync          one of which writes each packet synced: the least that there can be
     system calls        by name, and the bytes that they moved; needs strace and the right to trace
     turns of the loop   the waits for the kernel (epoll)
@@ -92,16 +93,19 @@ async def _append(stream: AnabranchStream, events: Iterable[bytes]) -> None:
 
 
 async def _least_times(
-    append_all: Callable[[], Awaitable[None]], count: int, store: int, rounds: int, name: str
+    append_all: Callable[[], Awaitable[None]], count: int, store: int, rounds: int, of: str = ""
 ) -> Sides:
-    """The least processor time of both sides for one of the `count` appends of a round, in µs."""
-    client_us, store_us = [], []
+    """The least times of both sides for one of the `count` appends of a round, in µs."""
+    client_us, store_us, clock_us = [], [], []
     for _ in range(rounds):
+        began_ns = time.monotonic_ns()
         client_ns, store_ns = time.thread_time_ns(), _thread_ns(store)
         await append_all()
         client_us.append((time.thread_time_ns() - client_ns) / count / 1000)
         store_us.append((_thread_ns(store) - store_ns) / count / 1000)
-    return Sides({name: min(client_us)}, {name: min(store_us)})
+        clock_us.append((time.monotonic_ns() - began_ns) / count / 1000)
+    processor, clock = f"µs of the processor{of}", f"µs by the clock{of}"
+    return Sides({processor: min(client_us), clock: min(clock_us)}, {processor: min(store_us)})
 
 
 async def _floor(directory: Path, count: int, rounds: int) -> Sides:
@@ -113,9 +117,7 @@ async def _floor(directory: Path, count: int, rounds: int) -> Sides:
                 await append()
 
         await append_all()
-        return await _least_times(
-            append_all, count, server, rounds, "µs of bare packets and a sync"
-        )
+        return await _least_times(append_all, count, server, rounds, ", bare packets and a sync")
 
 
 def _thread_ns(pid: int) -> int:
@@ -199,9 +201,7 @@ async def measure(directory: Path, event_count: int, rounds: int, counts: Counts
     events = list(islice(cycle(case_of(1_024).events), event_count))
     counts_file = directory / "counts.json"
     async with _stream(directory / "timed", cluster_parts) as (stream, store):
-        times = await _least_times(
-            lambda: _append(stream, events), len(events), store, rounds, "µs of the processor"
-        )
+        times = await _least_times(lambda: _append(stream, events), len(events), store, rounds)
         client_calls = await _system_calls(stream, os.getpid(), events, directory)
         store_calls = await _system_calls(stream, store, events, directory)
     async with _stream(directory / "counted", _counting(counts_file)) as (stream, store):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from anabranch.cli.doctor.sources.limits import poll_ns
 from bench.clock import Stopwatch
 from bench.stats import percentile
 
@@ -112,6 +113,7 @@ def stolen_percent(before: Sequence[int], after: Sequence[int]) -> float:
 def describe(directory: Path) -> dict[str, object]:
     """The machine's class and the versions of what is compared; no name of the machine."""
     return {
+        "poll_ns": poll_ns(),
         "cpu_model": _first_field("/proc/cpuinfo", "model name"),
         "cpu_count": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * _PAGE_SIZE_BYTES / 2**30),

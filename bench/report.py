@@ -57,13 +57,21 @@ def conditions(result: Result) -> list[str]:
     machine, probe = result["machine"], result["probe"]
     return [
         f"{machine['cpu_count']} cores ({machine['cpu_model']}), {machine['memory_gib']} GiB, "
-        f"{machine['file_system']}, Linux {machine['kernel']}, Python {machine['python']}",
+        f"{machine['file_system']}, Linux {machine['kernel']}, Python {machine['python']}"
+        f"{_halting(machine.get('poll_ns'))}",
         ", ".join(f"{name} {number}" for name, number in versions(machine)),
         f"bare 4 KB sync: {_sync(probe)} before, {_sync(probe['after'])} after",
         f"load before {machine['load_1m_before']}, stolen time {machine['steal_percent']} %, "
         f"{result['effort']} run of {result['seconds']} s at {result['at']}",
         *_repeats(result),
     ]
+
+
+def _halting(poll_ns: int | None) -> str:
+    """What an idle processor of a virtual machine does, where the kernel says so."""
+    if poll_ns is None:
+        return ""
+    return f", idle processors {f'poll for {poll_ns / 1000:g} µs' if poll_ns else 'halt at once'}"
 
 
 def _repeats(result: Result) -> list[str]:

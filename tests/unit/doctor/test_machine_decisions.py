@@ -196,6 +196,14 @@ def test_less_than_two_processors_and_few_ports_are_warnings() -> None:
     assert has(limits.ports(replace(LIMITS, ports=None)), OK)
 
 
+def test_a_virtual_machine_whose_idle_processors_halt_at_once_is_noted() -> None:
+    assert has(limits.halting(LIMITS), OK)
+    assert has(limits.halting(replace(LIMITS, poll_ns=200_000)), OK, "0.2 ms")
+    noted = limits.halting(replace(LIMITS, poll_ns=0))
+    assert noted.verdict is Verdict.NOTE
+    assert limits.POLL_FILE in str(noted.remedy)
+
+
 @pytest.mark.parametrize("late_ms", [0, 999, 1_000, 1_999])
 def test_a_date_of_whole_seconds_that_is_renewed_once_a_second_is_no_difference(
     late_ms: int,

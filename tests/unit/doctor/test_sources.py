@@ -166,6 +166,15 @@ def test_limits_of_both_versions_of_control_groups_are_found(tmp_path: Path) -> 
     assert limits.processors(first) == 0.25
 
 
+def test_how_long_idle_processors_poll_is_known_where_the_kernel_lets_them(tmp_path: Path) -> None:
+    assert limits.poll_ns(tmp_path) is None
+    polled = {"sys__module__haltpoll__parameters__guest_halt_poll_ns": "200000\n"}
+    other = {"sys__devices__system__cpu__cpuidle__current_governor": "menu\n"}
+    assert limits.poll_ns(written(tmp_path / "other", **polled, **other)) is None
+    haltpoll = {"sys__devices__system__cpu__cpuidle__current_governor": "haltpoll\n"}
+    assert limits.poll_ns(written(tmp_path / "guest", **polled, **haltpoll)) == 200_000
+
+
 def test_the_limits_of_this_machine_are_plausible() -> None:
     found = limits.limits()
     assert found.memory_bytes > found.memory_free_bytes > 0

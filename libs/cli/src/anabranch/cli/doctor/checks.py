@@ -44,6 +44,8 @@ def local_checks(machine: Machine) -> tuple[Check, ...]:
         check("open-files", "the limit of open files", m.limits, limits.open_files),
         check("memory", "memory, and the limit of the control group", m.limits, limits.memory),
         check("processors", "the usable processors", m.limits, limits.processors),
+        check("halting", "whether idle processors of a virtual machine halt at once", m.limits,
+              limits.halting),
         check("ports", "the ports for outgoing connections", m.limits, limits.ports),
     )  # fmt: skip
 

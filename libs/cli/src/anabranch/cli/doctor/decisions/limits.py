@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from anabranch.cli.doctor.finding import Finding, failure, ok, warning
-from anabranch.cli.figures import counted, size
+from anabranch.cli.doctor.finding import Finding, failure, note, ok, warning
+from anabranch.cli.figures import counted, duration, size
 
 FILES_MIN = 4_096
 """A store's 1,000 connections, a gateway's 800 with two sockets each, journals, tier 2."""
@@ -13,6 +13,8 @@ MEMORY_BYTES_MIN = 1024 * 1024 * 1024
 MEMORY_FREE_BYTES_MIN = 256 * 1024 * 1024
 PROCESSORS_MIN = 2
 PORTS_MIN = 8_192
+POLL_NS_DEFAULT = 200_000
+POLL_FILE = "/sys/module/haltpoll/parameters/guest_halt_poll_ns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Limits:
     """The limits. None: the system tells none.
 
     `memory_limit_bytes`: the control group's, `memory_bytes`: the machine's. `processors`
-    counts those that this process may use, parts of one included.
+    counts those that this process may use, parts of one included. `poll_ns`: how long an idle
+    processor of this virtual machine polls before it halts; None where the kernel does not poll.
     """
 
     files_soft: int | None
@@ -30,6 +33,7 @@ class Limits:
     memory_limit_bytes: int | None
     processors: float
     ports: tuple[int, int] | None
+    poll_ns: int | None = None
 
 
 def open_files(limits: Limits) -> Finding:
@@ -77,6 +81,24 @@ def processors(limits: Limits) -> Finding:
             processors=count,
         )
     return ok(told, processors=count)
+
+
+def halting(limits: Limits) -> Finding:
+    """Whether an idle processor of a virtual machine halts at once. Its host must then wake it up
+    for each packet and each sync that somebody awaits."""
+    poll_ns = limits.poll_ns
+    if poll_ns is None:
+        return ok("the kernel does not let idle processors poll")
+    if poll_ns == 0:
+        return note(
+            "an idle processor of this virtual machine halts at once, so the host must wake it up "
+            "for each packet and each sync that somebody awaits",
+            f"write {POLL_NS_DEFAULT}, the kernel's own default, to {POLL_FILE}, if latency "
+            "matters more than the host's power",
+            poll_ns=poll_ns,
+        )
+    told = f"an idle processor polls for up to {duration(poll_ns / 1e6)} before it halts"
+    return ok(told, poll_ns=poll_ns)
 
 
 def ports(limits: Limits) -> Finding:

@@ -7,7 +7,7 @@ import os
 import resource
 from pathlib import Path
 
-from anabranch.cli.doctor.decisions.limits import Limits
+from anabranch.cli.doctor.decisions.limits import POLL_FILE, Limits
 
 NO_LIMIT_BYTES = 1 << 60
 """The first version of control groups writes a number like this for no limit."""
@@ -26,6 +26,7 @@ def limits(root: Path = ROOT) -> Limits:
         memory_limit_bytes=memory_limit(root),
         processors=processors(root),
         ports=_ports(root),
+        poll_ns=poll_ns(root),
     )
 
 
@@ -84,6 +85,14 @@ def _memory(root: Path) -> dict[str, int]:
 def _ports(root: Path) -> tuple[int, int] | None:
     words = _text(root / "proc/sys/net/ipv4/ip_local_port_range").split()
     return (int(words[0]), int(words[1])) if len(words) == 2 else None
+
+
+def poll_ns(root: Path = ROOT) -> int | None:
+    """How long the kernel lets an idle processor poll before it halts, as it does for guests."""
+    if _text(root / "sys/devices/system/cpu/cpuidle/current_governor") != "haltpoll":
+        return None
+    text = _text(root / POLL_FILE.lstrip("/"))
+    return int(text) if text.isdigit() else None
 
 
 def _text(path: Path) -> str:
