@@ -2,15 +2,19 @@
 
 How long one event waits behind megabytes of others is decided by who writes the journal: a thread
 beside a busy event loop starves, the loop itself does not. The load is a process of its own, so
-that it is the store's loop which is busy and not the one that measures.
+that it is the store's loop which is busy and not the one that measures. The load's rate is measured
+before and meanwhile.
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.busy_writer import acknowledged_bytes
 from bench.case import Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.systems.anabranch import Anabranch
@@ -41,27 +45,32 @@ class BusyAwaited:
         async with (
             system.named_stream() as loaded,
             plain_stream(system, case) as stream,
-            _busy_writer(system.endpoints_file, loaded),
+            _busy_writer(system.endpoints_file, loaded) as progress,
         ):
-            return await await_one_by_one(system, stream, case, clock, seconds)
+            alone = await _rate(progress, clock, seconds)
+            async with asyncio.TaskGroup() as group:
+                beside = group.create_task(_rate(progress, clock, seconds))
+                sample = await await_one_by_one(system, stream, case, clock, seconds)
+            return replace(sample, notes={"writer × alone": beside.result() / alone})
+
+
+async def _rate(progress: Path, clock: Stopwatch, seconds: float) -> float:
+    """The bytes per second that the writer gets acknowledged for so long."""
+    begun, before = clock.now(), acknowledged_bytes(progress)
+    await asyncio.sleep(seconds)
+    return (acknowledged_bytes(progress) - before) / (clock.now() - begun)
 
 
 @asynccontextmanager
-async def _busy_writer(endpoints_file: Path, stream: str) -> AsyncIterator[None]:
-    """A process that writes to the stream until the block ends; it says when it has begun."""
+async def _busy_writer(endpoints_file: Path, stream: str) -> AsyncIterator[Path]:
+    """A process that writes to the stream until the block ends; yields its file of progress."""
     with TemporaryDirectory() as directory:
-        begun = Path(directory) / "begun"
-        command = (
-            sys.executable,
-            "-m",
-            "bench.busy_writer",
-            str(endpoints_file),
-            stream,
-            str(begun),
-        )
+        progress = Path(directory) / "progress"
+        program = (sys.executable, "-m", "bench.busy_writer")
 
         async def is_ready() -> bool:
-            return begun.exists()
+            return progress.exists() and acknowledged_bytes(progress) > 0
 
+        command = (*program, str(endpoints_file), stream, str(progress))
         async with server(command, Path(directory) / "log", is_ready):
-            yield
+            yield progress
