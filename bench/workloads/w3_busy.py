@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.busy_writer import acknowledged_bytes
-from bench.case import Case, Effort, Sample
+from bench.case import MIB, Case, Effort, Sample
 from bench.clock import Stopwatch
 from bench.systems.anabranch import Anabranch
 from bench.systems.port import Label, System
@@ -25,6 +25,8 @@ from bench.workloads.w3_one_awaited import await_one_by_one
 
 SECONDS_MIN = 0.5
 """Shorter, and the 99th percentile would be a matter of a handful of events."""
+WARM_BYTES = 256 * MIB
+"""A writer fills several journal files before its rate is measured."""
 
 
 class BusyAwaited:
@@ -63,13 +65,14 @@ async def _rate(progress: Path, clock: Stopwatch, seconds: float) -> float:
 
 @asynccontextmanager
 async def _busy_writer(endpoints_file: Path, stream: str) -> AsyncIterator[Path]:
-    """A process that writes to the stream until the block ends; yields its file of progress."""
+    """A process that writes to the stream until the block ends, after it has warmed up; yields its
+    file of progress."""
     with TemporaryDirectory() as directory:
         progress = Path(directory) / "progress"
         program = (sys.executable, "-m", "bench.busy_writer")
 
         async def is_ready() -> bool:
-            return progress.exists() and acknowledged_bytes(progress) > 0
+            return progress.exists() and acknowledged_bytes(progress) >= WARM_BYTES
 
         command = (*program, str(endpoints_file), stream, str(progress))
         async with server(command, Path(directory) / "log", is_ready):
