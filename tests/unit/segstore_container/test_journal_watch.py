@@ -9,6 +9,7 @@ from anabranch.common.errors import NoRoom
 from anabranch.segstore.adapters.memory_log import MemoryFrames, MemoryLog
 from anabranch.segstore.domain.log.pinning import LiveLogFile
 from anabranch.segstore.shell.container.metrics import uncounted
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.container.tracing import Commits
 from anabranch.segstore.shell.memory.catch_up import new_catch_up
 from anabranch.segstore.shell.node.journal_watch import (
@@ -53,6 +54,7 @@ class Bench:
     log: HeldUpLog = field(default_factory=HeldUpLog)
     time: ManualTime = field(default_factory=ManualTime)
     said: list[tuple[str, bool]] = field(default_factory=list)
+    throttle: Throttle = field(default_factory=a_throttle)
 
     def __post_init__(self) -> None:
         driver = self.driver
@@ -62,7 +64,7 @@ class Bench:
         self.watch = JournalWatch(
             self.log,
             store,
-            a_throttle(),
+            self.throttle,
             clock=self.time,
             bytes_max=1 << 30,
             outstanding_s=self.commits.outstanding_s,
@@ -110,6 +112,21 @@ def test_a_full_disk_of_the_journal_has_what_holds_up_its_oldest_file_flushed() 
     bench.watch.look()
     assert not bench.flush_due
     bench.log.missing = NoRoom("create failed: No space left on device")
+    bench.watch.look()
+    assert bench.flush_due
+    driver.finish()
+
+
+def test_idle_containers_are_flushed_too_while_a_flush_is_wanted() -> None:
+    driver = TieredDriver()
+    bench = Bench(driver)
+    driver.create()
+    driver.append(driver.setup(), 1, [b"data"])
+    driver.commit()
+    bench.throttle.add_untiered(ThrottleLimits().unflushed * 3 // 4)
+    bench.watch.look()
+    assert not bench.flush_due
+    bench.throttle.add_untiered(1)
     bench.watch.look()
     assert bench.flush_due
     driver.finish()

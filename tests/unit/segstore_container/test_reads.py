@@ -163,7 +163,7 @@ def test_a_flush_under_way_still_finds_the_bytes_of_a_segment_deleted_meanwhile(
     state = driver.known(SEGMENT)
     assert isinstance(state, SegmentState)
     cut = driver.container.applied.begin_flush()
-    fetch = FlushFetch(driver.container, driver.time)
+    fetch = FlushFetch(driver.container, driver.time, driver.throttle.take_up)
     driver.delete()
     driver.commit()
     fetched = driver.wait(fetch(state.number, 0, state.length))

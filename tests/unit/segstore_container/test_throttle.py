@@ -12,25 +12,36 @@ LIMITS = ThrottleLimits(pending_soft=100, pending_hard=200, untiered=1000, journ
 class Full:
     """A throttle and the size of its journal, set by hand."""
 
-    def __init__(self, pending: int = 0, untiered: int = 0, journal: int = 0) -> None:
+    def __init__(
+        self, pending: int = 0, untiered: int = 0, journal: int = 0, taken_up: int = 0
+    ) -> None:
         self.journal = journal
         self.no_room = False
         self.throttle = a_throttle(LIMITS, lambda: self.journal, lambda: self.no_room)
         self.throttle.pending = pending
         self.throttle.untiered = untiered
+        self.throttle.taken_up = taken_up
 
 
 def test_each_source_has_a_ratio_of_its_own_limit() -> None:
-    ratios = Full(pending=50, untiered=750, journal=3000).throttle.ratios()
+    ratios = Full(pending=50, untiered=750, journal=3000, taken_up=450).throttle.ratios()
     assert ratios == {
-        Source.PENDING: 0.5, Source.UNTIERED: 0.75, Source.JOURNAL: 1.5, Source.DISK: 0,
+        Source.PENDING: 0.5, Source.UNFLUSHED: 0.8, Source.UNTIERED: 0.75, Source.JOURNAL: 1.5,
+        Source.DISK: 0,
     }  # fmt: skip
     assert fullest(ratios) is Source.JOURNAL
 
 
 @pytest.mark.parametrize(
     "full",
-    [Full(pending=101), Full(untiered=1001), Full(journal=2001), Full(101, 1001, 2001)],
+    [
+        Full(pending=101),
+        Full(untiered=376),
+        Full(untiered=800, taken_up=424),
+        Full(untiered=1001, taken_up=1001),
+        Full(journal=2001),
+        Full(101, 1001, 2001),
+    ],
 )
 def test_any_source_above_its_limit_pauses(full: Full) -> None:
     assert full.throttle.paused
@@ -40,6 +51,7 @@ def test_any_source_above_its_limit_pauses(full: Full) -> None:
 @pytest.mark.parametrize(
     ("full", "for_all"),
     [
+        (Full(untiered=376), False),
         (Full(untiered=1001), False),
         (Full(untiered=1125), False),
         (Full(untiered=1126), True),
@@ -67,7 +79,7 @@ def test_a_full_disk_refuses_at_once_and_pauses_no_connection() -> None:
 
 
 def test_sources_below_their_limits_do_not_add_up() -> None:
-    full = Full(pending=100, untiered=1000, journal=2000)
+    full = Full(pending=100, untiered=1000, journal=2000, taken_up=625)
     assert not full.throttle.paused
     full.throttle.admit(100)
 
@@ -106,9 +118,35 @@ def test_what_a_failing_tier_2_cannot_relieve_refuses_at_once_and_pauses_nobody(
     assert full.throttle.paused
 
 
-def test_everybodys_flush_is_wanted_near_the_untiered_limit_alone() -> None:
-    assert not Full(pending=200, untiered=750, journal=2500).throttle.flush_wanted
-    assert Full(untiered=751).throttle.flush_wanted
+def test_everybodys_flush_is_wanted_near_the_limit_of_unflushed_bytes_alone() -> None:
+    assert not Full(pending=200, untiered=281, journal=2500).throttle.flush_wanted
+    assert not Full(untiered=900, taken_up=619).throttle.flush_wanted
+    assert Full(untiered=282).throttle.flush_wanted
+
+
+def test_who_waits_goes_on_while_a_flush_goes_on_and_not_because_it_ends() -> None:
+    full, resumed = Full(untiered=400), list[bool]()
+    full.throttle.when_open(lambda: resumed.append(True))
+    full.throttle.take_up(20)
+    assert resumed == []
+    full.throttle.take_up(5)
+    assert resumed == [True]
+    # 75 more bytes came while the flush moved 100 of the 400
+    full.throttle.add_untiered(75)
+    full.throttle.take_up(75)
+    full.throttle.when_open(lambda: resumed.append(False))
+    full.throttle.add_untiered(100)
+    full.throttle.end_flush(taken_up=100, moved=100)
+    assert full.throttle.unflushed == 475
+    assert resumed == [True], "what the flush had taken up was counted before"
+
+
+def test_what_a_failed_flush_had_taken_up_is_unflushed_again() -> None:
+    full = Full(untiered=400)
+    full.throttle.take_up(100)
+    assert not full.throttle.paused
+    full.throttle.end_flush(taken_up=100, moved=0)
+    assert full.throttle.paused
 
 
 def test_who_waits_for_the_journal_goes_on_when_its_files_went() -> None:

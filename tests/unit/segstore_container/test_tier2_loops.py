@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import NoReturn
 
 import pytest
@@ -15,8 +16,9 @@ from anabranch.common.storage.ports import Buffer
 from anabranch.common.tier2.state import ChunkRef, Tombstone
 from anabranch.common.wire.messages import Done, Message
 from anabranch.segstore.domain.container.state import ContainerCut
-from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents
+from anabranch.segstore.ports import CatalogEntry, FetchRange, TieredExtents, TierTwo
 from anabranch.segstore.shell.container.pauses import drawn_from
+from anabranch.segstore.shell.container.throttle import Throttle, ThrottleLimits
 from anabranch.segstore.shell.tiering.collector import (
     REST_AFTER_COPIES_S,
     REST_AFTER_FAILURE_S,
@@ -107,6 +109,39 @@ def test_a_segment_deleted_while_its_manifest_fails_stays_deleted(
     assert driver.wait(catalog_of(driver.tier_two)).segments == {}
 
 
+class _Watched(_NoManifests):
+    """Notes whether the store's fast writers are paused at each put."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.throttle: Throttle | None = None
+        self.paused: list[bool] = []
+
+    async def put_new(self, name: str, parts: Sequence[Buffer]) -> None:
+        if self.throttle is not None:
+            self.paused.append(self.throttle.paused)
+        await super().put_new(name, parts)
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["it ends", "it fails"])
+def test_a_fast_writer_goes_on_while_a_flush_goes_on(*, broken: bool) -> None:
+    storage = _Watched()
+    driver = TieredDriver(storage=storage)
+    block = _write(driver, 1)
+    others = ThrottleLimits().unflushed
+    driver.throttle.add_untiered(others)
+    assert driver.throttle.paused
+    storage.throttle, storage.broken = driver.throttle, broken
+    with pytest.raises(DiskFailed) if broken else nullcontext():
+        driver.flush()
+    assert storage.paused == [False, False], "of the chunk, and of the manifest"
+    assert driver.throttle.unflushed == others + (len(block) if broken else 0)
+    assert driver.throttle.taken_up == 0
+    storage.broken = False
+    driver.throttle.add_untiered(-others)
+    driver.finish()
+
+
 # --- loops in virtual time --------------------------------------------------------------------
 
 
@@ -119,14 +154,19 @@ class _TierTwo:
     copied = False
     dead_bytes = 0
 
-    def __init__(self, clock: Clock, outcomes: Sequence[BaseException | bool] = ()) -> None:
+    def __init__(
+        self, clock: Clock, outcomes: Sequence[BaseException | bool] = (), seconds: float = 0.0
+    ) -> None:
         self._clock = clock
+        self._seconds = seconds
         self._outcomes = list(outcomes)
         self.times: list[float] = []
         self.rewrites: list[BaseException | bool] = []
 
     async def flush(self, cut: ContainerCut, fetch: FetchRange) -> Sequence[TieredExtents]:
         self.times.append(self._clock.monotonic())
+        if self._seconds:
+            await self._clock.sleep(self._seconds)
         return ()
 
     def knows_nothing_of(self, name: str) -> bool:
@@ -185,19 +225,49 @@ def _in_virtual_time(work: Callable[[VirtualTimeLoop], object]) -> None:
         loop.close()
 
 
+def test_a_flush_that_takes_longer_than_a_second_is_followed_by_the_next_one_at_once() -> None:
+    def work(loop: VirtualTimeLoop) -> None:
+        driver, clock = ContainerDriver(), VirtualClock(loop)
+        tier_two = _TierTwo(clock, seconds=1.5)
+        flusher = _flusher_of(driver, tier_two, clock, loop)
+
+        async def write() -> None:
+            for first in range(1, 12):
+                _write(driver, first)
+                await clock.sleep(0.3)
+            assert tier_two.times == pytest.approx([0.0, 1.5, 3.0])
+
+        async def both() -> None:
+            async with asyncio.TaskGroup() as group:
+                flushing = group.create_task(flusher.run())
+                await write()
+                flushing.cancel()
+
+        loop.run_until_complete(both())
+
+    _in_virtual_time(work)
+
+
+def _flusher_of(
+    driver: ContainerDriver, tier_two: TierTwo, clock: Clock, loop: VirtualTimeLoop
+) -> Flusher:
+    """Its flushes begin a second after each other, and are due after each byte."""
+    return Flusher(
+        driver.container,
+        tier_two,
+        clock=clock,
+        throttle=driver.throttle,
+        call_later=lambda after_s, do: loop.call_later(after_s, do).cancel,
+        limits=FlushLimits(bytes_max=1, interval_s_min=1.0),
+        back_off_s=drawn_from(seeded(0)),
+    )
+
+
 def test_flushes_are_a_second_apart_unless_they_are_requested() -> None:
     def work(loop: VirtualTimeLoop) -> None:
         driver, clock = ContainerDriver(), VirtualClock(loop)
         tier_two = _TierTwo(clock)
-        flusher = Flusher(
-            driver.container,
-            tier_two,
-            clock=clock,
-            throttle=driver.throttle,
-            call_later=lambda after_s, do: loop.call_later(after_s, do).cancel,
-            limits=FlushLimits(bytes_max=1, interval_s_min=1.0),
-            back_off_s=drawn_from(seeded(0)),
-        )
+        flusher = _flusher_of(driver, tier_two, clock, loop)
         answers: list[Message] = []
 
         async def write_and_request() -> None:

@@ -98,8 +98,8 @@ class SegstoreSettings(NatsSettings):
     """How long the store remembers a writer's event number after its last append."""
     untiered_bytes_max: Annotated[int, Field(ge=_MIB)] = 1024 * _MIB
     """The most bytes that only the journal may hold, and the most bytes of the journal's files,
-    of which at least four are permitted. Beyond it the store slows writers down and then refuses
-    them. A start reads about as much."""
+    of which at least four are permitted. Well before it, writers continue at the rate of tier 2;
+    beyond it the store refuses them. A start reads about as much."""
     table_index_bytes: Annotated[int, Field(ge=8 * _MIB)] = 128 * _MIB
     """The memory for the indexes of all key-value tables: their caches and unwritten parts. Their
     files lie in the directory ``tables`` of the data directory and may be deleted at any time."""

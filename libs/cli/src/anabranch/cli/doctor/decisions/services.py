@@ -7,7 +7,8 @@ from anabranch.cli.doctor.finding import Finding, failure, ok, warning
 from anabranch.common.runtime.health import PartHealth
 
 CONTROLLER, STORE, GATEWAY = "controller", "segstore", "gateway"
-THROTTLE_WARNING = 0.75
+THROTTLE_WARNING = 0.9
+"""A writer that is faster than tier 2 keeps a healthy store at up to three quarters."""
 _LOG_REMEDY = "read the log of that service; docs/operations.md explains the parts"
 
 

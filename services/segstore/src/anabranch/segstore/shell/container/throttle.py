@@ -3,6 +3,8 @@
     source     measured by                              limit              refuses at
     pending    bytes (and answers) waiting for the      pending_soft       pending_hard
                journal
+    unflushed  those of the next line that no flush     unflushed          never
+               has taken up yet
     untiered   bytes that only the journal holds        untiered           5/4 of it, or the limit
     journal    files of the journal, all of which an    journal            itself while tier 2 fails
                open reads
@@ -14,9 +16,14 @@ bytes have drained to half of their limit; from the last column on, appends are 
 source's name. While a flush is behind, those that send little go on for a while (`paused_for_all`),
 so that a lone event does not wait for the flush of another writer's megabytes.
 
-While tier 2 fails, no connection is paused for `untiered` and `journal`, which only tier 2 could
-relieve: they refuse at their limit instead. While the disk is full no connection is paused either,
-so a connection whose appends are refused can still read.
+A flush relieves `untiered` and `journal` only when it ends, and it moves all that there is when it
+begins: at their limits, a writer that is faster than tier 2 would wait for a whole flush of that
+size. `unflushed` sinks while the flush goes on. Its limit is so low that a flush has ended before
+the other two are full, so a fast writer continues at the rate of tier 2.
+
+While tier 2 fails, no connection is paused for these three, which only tier 2 could relieve; the
+last two refuse at their limit instead. While the disk is full no connection is paused either, so a
+connection whose appends are refused can still read.
 
 The store never drops an accepted operation. Owned by the event loop's thread.
 """
@@ -35,6 +42,7 @@ class Source(StrEnum):
     """The sources of back-pressure."""
 
     PENDING = "pending"
+    UNFLUSHED = "unflushed"
     UNTIERED = "untiered"
     JOURNAL = "journal"
     DISK = "disk"
@@ -66,6 +74,12 @@ class ThrottleLimits:
     pending_hard: int = 128 * _MIB
     untiered: int = 1024 * _MIB
     journal: int = 1024 * _MIB
+
+    @property
+    def unflushed(self) -> int:
+        """So many bytes may come while a flush of as many goes on; the rest is for the journal's
+        unfilled files."""
+        return self.untiered * 3 // 8
 
 
 def above_by_quarter(limit: int) -> int:
@@ -99,6 +113,8 @@ class Throttle:
         self._no_room = no_room
         self.pending = 0
         self.untiered = 0
+        self.taken_up = 0
+        """The un-tiered bytes that running flushes have read so far."""
         self.refused: Counter[tuple[str, ...]] = Counter()
         """Source → appends and other operations refused."""
         self._failing: set[int] = set()
@@ -111,6 +127,7 @@ class Throttle:
         limits = self._limits
         return {
             Source.PENDING: self.pending / limits.pending_soft,
+            Source.UNFLUSHED: self.unflushed / limits.unflushed,
             Source.UNTIERED: self.untiered / limits.untiered,
             Source.JOURNAL: self._journal_size() / limits.journal,
             Source.DISK: float(self._no_room()),
@@ -122,32 +139,39 @@ class Throttle:
         return self._no_room()
 
     @property
+    def unflushed(self) -> int:
+        """The un-tiered bytes that no flush has taken up yet."""
+        return self.untiered - self.taken_up
+
+    @property
     def paused(self) -> bool:
         """Whether connections that send much must stop being read."""
-        return self._pauses(self._limits.untiered, self._limits.journal)
+        limits = self._limits
+        return self._pauses(limits.unflushed, limits.untiered, limits.journal)
 
     @property
     def paused_for_all(self) -> bool:
         """Whether also those that send little must, because others have used half of the room
         between the limits of tier 2 and the refusal."""
         limits = self._limits
-        return self._pauses(
-            (limits.untiered + self._untiered_max) // 2, (limits.journal + self._journal_max) // 2
-        )
+        untiered = (limits.untiered + self._untiered_max) // 2
+        return self._pauses(untiered, untiered, (limits.journal + self._journal_max) // 2)
 
-    def _pauses(self, untiered: int, journal: int) -> bool:
+    def _pauses(self, unflushed: int, untiered: int, journal: int) -> bool:
         if self._no_room():
             return False
         if self.pending > self._limits.pending_soft:
             return True
-        return not self._failing and (self.untiered > untiered or self._journal_size() > journal)
+        return not self._failing and (
+            self.unflushed > unflushed or self.untiered > untiered or self._journal_size() > journal
+        )
 
     @property
     def flush_wanted(self) -> bool:
-        """Whether un-tiered bytes come near their limit, so that every container should flush.
+        """Whether unflushed bytes come near their limit, so that every container should flush.
         (The journal's files are freed only by a flush of the container that pins the oldest one:
         `journal_watch.py`.)"""
-        return self.untiered > self._limits.untiered * 3 // 4
+        return self.unflushed > self._limits.unflushed * 3 // 4
 
     # --- counting -----------------------------------------------------------------------------
 
@@ -189,6 +213,16 @@ class Throttle:
         self.untiered += size
         if size < 0:
             self.wake()
+
+    def take_up(self, size: int) -> None:
+        """A running flush has read `size` more bytes."""
+        self.taken_up += size
+        self.wake()
+
+    def end_flush(self, taken_up: int, moved: int) -> None:
+        """A flush that had taken up so many bytes ended, and moved so many; 0 if it failed."""
+        self.taken_up -= taken_up
+        self.add_untiered(-moved)
 
     def tier_two_failing(self, container: int, *, failing: bool) -> None:
         """Note whether the container's last flush failed."""

@@ -5,6 +5,7 @@ Each look
     lets the journal check for room, if its disk was full, with growing pauses,
     asks the containers that pin the journal's oldest file for a flush, which on a full disk may be
     the only way to make room (`domain/log/pinning.py`),
+    asks all containers for one while it is wanted, because idle ones do not notice that,
     resumes connections that waited for the journal to shrink, and
     reports on `/readyz`, as part *journal*, whether a commit has been outstanding for too long, or
     the disk is full.
@@ -87,6 +88,9 @@ class JournalWatch:
         self._hurry(
             containers_to_flush(self._log.live_files(), self._bytes_max, disk_full=disk_full)
         )
+        if self._throttle.flush_wanted:
+            for opened in self._store.open_containers():
+                opened.flusher.hurry()
         self._throttle.wake()
 
     def _look_for_room(self) -> None:

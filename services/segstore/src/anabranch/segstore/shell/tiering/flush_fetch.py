@@ -1,8 +1,11 @@
 """Fetches the bytes of a flush from memory, or from the journal without blocking the event loop.
 
-State owned: the frames last read from the journal. A flush asks for a segment from its start to its
-end, a few megabytes at a time, so it asks for a large frame several times in succession.
+State owned: the frames last read from the journal, and the bytes fetched so far. A flush asks for a
+segment from its start to its end, a few megabytes at a time, so it asks for a large frame several
+times in succession.
 """
+
+from collections.abc import Callable
 
 from anabranch.common.errors import Unavailable
 from anabranch.common.runtime.clock import Clock
@@ -16,11 +19,14 @@ _SLICE_SIZE_BYTES = 2 * 1024 * 1024
 
 
 class FlushFetch:
-    """Implements `ports.FetchRange` for one flush of a container."""
+    """Implements `ports.FetchRange` for one flush of a container. `take_up` gets the size of each
+    part that was fetched; `taken_up`: all of them."""
 
-    def __init__(self, container: Container, clock: Clock) -> None:
+    def __init__(self, container: Container, clock: Clock, take_up: Callable[[int], None]) -> None:
         self._container = container
         self._clock = clock
+        self._take_up = take_up
+        self.taken_up = 0
         self._frames: dict[LogAddress, bytes] = {}
 
     async def __call__(self, number: int, offset: int, length: int) -> bytes:
@@ -33,6 +39,8 @@ class FlushFetch:
         while offset < end:
             upto, data = await self._slice(number, offset, min(end, offset + _SLICE_SIZE_BYTES))
             parts.append(data)
+            self.taken_up += upto - offset
+            self._take_up(upto - offset)
             offset = upto
             await self._clock.sleep(0)
         return parts[0] if len(parts) == 1 else b"".join(parts)

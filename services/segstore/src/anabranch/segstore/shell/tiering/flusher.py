@@ -2,9 +2,9 @@
 
 It wakes when enough bytes are un-tiered, when the oldest unrecorded change is old enough, when the
 container pins the journal's oldest file, when copies of rewritten objects wait, or on request.
-Without a request it flushes at most once a second. A flush cuts at the applied sequence S, lets
-tier 2 make everything up to S durable, moves the extents in the index, and then releases the log.
-The order matters: the journal may delete its copy only after the manifest is durable and no
+Without a request it begins a flush at most once a second. A flush cuts at the applied sequence S,
+lets tier 2 make everything up to S durable, moves the extents in the index, and then releases the
+log. The order matters: the journal may delete its copy only after the manifest is durable and no
 successor was seen.
 
 A request covers everything applied, and thus acknowledged, when it arrived; a running flush with an
@@ -53,7 +53,7 @@ _log = structlog.get_logger(__name__)
 class FlushLimits:
     """A flush is due after `bytes_max` un-tiered bytes or `age_s_max` seconds.
 
-    Unrequested flushes are at least `interval_s_min` seconds apart.
+    Unrequested flushes begin at least `interval_s_min` seconds after each other.
     """
 
     bytes_max: int = 64 * 1024 * 1024
@@ -162,10 +162,11 @@ class Flusher:
             self._wanted.clear()
             self._urgent.clear()
             self._check_alive()
-            pause_s = self._limits.interval_s_min
+            began_s = self._clock.monotonic()
             try:
                 await self.flush()
                 failures = 0
+                pause_s = began_s + self._limits.interval_s_min - self._clock.monotonic()
             except SyncFailed:
                 raise
             except (DiskFailed, Unavailable, OutcomeUnknown) as error:
@@ -182,6 +183,8 @@ class Flusher:
 
     async def _pause(self, seconds: float) -> None:
         """Wait, unless a flush is requested or the container ends meanwhile."""
+        if seconds <= 0:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._urgent.wait()
@@ -220,13 +223,14 @@ class Flusher:
         container = self._container
         tiered: Sequence[TieredExtents] | None = None
         moved, began_s = 0, self._clock.monotonic()
+        fetch = FlushFetch(container, self._clock, self._throttle.take_up)
         try:
-            tiered = await self._tier_two.flush(cut, FlushFetch(container, self._clock))
+            tiered = await self._tier_two.flush(cut, fetch)
         finally:
             self._unfinished = cut if self._tier_two.unfinished else None
             if container.failure is None and self._unfinished is None:
                 moved = container.applied.end_flush(cut, tiered)
-                self._throttle.add_untiered(-moved)
+            self._throttle.end_flush(fetch.taken_up, moved)
         self._check_alive()
         container.metrics.flushed(moved, self._clock.monotonic() - began_s)
         container.metrics.rewritten_bytes += sum(
