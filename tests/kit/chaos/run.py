@@ -149,8 +149,22 @@ class _Run:
                 if not blow.in_recovery:
                     await self._answered_after(self._last_blow_s(), writers)
                 await self._clock.sleep(blow.pause_s)
-                os.kill(await self._pid(cluster, blow.part), signal.SIGKILL)
+                await self._kill(cluster, blow.part)
                 self.result.struck.append(Struck(blow.part, self._clock.monotonic()))
+
+    async def _kill(self, cluster: EmbeddedCluster, part: str) -> None:
+        """Kill the part's process. If the cluster has not noticed yet that the last one is gone,
+        kill the one that it starts then."""
+        deadline_s = self._clock.monotonic() + RECOVERED_S_MAX
+        while True:
+            try:
+                os.kill(await self._pid(cluster, part), signal.SIGKILL)
+            except ProcessLookupError:
+                if self._clock.monotonic() > deadline_s:
+                    raise NoRecovery(f"{part} was not started again") from None
+                await self._clock.sleep(LOOK_S)
+            else:
+                return
 
     @contextmanager
     def _frozen(self, pid: int) -> Iterator[None]:
