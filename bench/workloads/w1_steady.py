@@ -1,8 +1,8 @@
 """W1 steady: as W1, after the journal has been filled once.
 
 Until then every file of the journal is new, and the first use of its blocks costs the file system
-more; afterwards files are used again. What has been let go by then decides how many there are.
-`written/byte`: what the disk was given to write per byte of payload, moving it to tier 2 included.
+more; afterwards files are used again. How many there are depends on the flushes until then.
+`written/byte`: the bytes that the disk had to write per byte of payload, those for tier 2 included.
 `longest wait s`: the longest time, of all 3 GiB, in which the writer could take no further batch.
 """
 

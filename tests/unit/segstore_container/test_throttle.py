@@ -136,7 +136,8 @@ def test_who_waits_goes_on_while_a_flush_goes_on_and_not_because_it_ends() -> No
     full.throttle.take_up(75)
     full.throttle.when_open(lambda: resumed.append(False))
     full.throttle.add_untiered(100)
-    full.throttle.end_flush(taken_up=100, moved=100)
+    full.throttle.put_down(100)
+    full.throttle.add_untiered(-100)
     assert full.throttle.unflushed == 475
     assert resumed == [True], "what the flush had taken up was counted before"
 
@@ -145,7 +146,7 @@ def test_what_a_failed_flush_had_taken_up_is_unflushed_again() -> None:
     full = Full(untiered=400)
     full.throttle.take_up(100)
     assert not full.throttle.paused
-    full.throttle.end_flush(taken_up=100, moved=0)
+    full.throttle.put_down(100)
     assert full.throttle.paused
 
 

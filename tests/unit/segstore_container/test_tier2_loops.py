@@ -142,6 +142,22 @@ def test_a_fast_writer_goes_on_while_a_flush_goes_on(*, broken: bool) -> None:
     driver.finish()
 
 
+def test_a_defect_at_the_end_of_a_flush_leaves_nothing_taken_up(
+    driver: TieredDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(driver, 1)
+
+    def broken(*_: object) -> int:
+        raise ValueError("a defect")
+
+    with monkeypatch.context() as during:
+        during.setattr(driver.container.applied, "end_flush", broken)
+        with pytest.raises(ValueError, match="a defect"):
+            driver.flush()
+    assert driver.throttle.taken_up == 0
+    driver.crash()
+
+
 # --- loops in virtual time --------------------------------------------------------------------
 
 

@@ -85,14 +85,14 @@ def processors(limits: Limits) -> Finding:
 
 def halting(limits: Limits) -> Finding:
     """Whether an idle processor of a virtual machine halts at once. Its host must then wake it up
-    for each packet and each sync that somebody awaits."""
+    for each packet and each sync that a program awaits."""
     poll_ns = limits.poll_ns
     if poll_ns is None:
         return ok("the kernel does not let idle processors poll")
     if poll_ns == 0:
         return note(
             "an idle processor of this virtual machine halts at once, so the host must wake it up "
-            "for each packet and each sync that somebody awaits",
+            "for each packet and each sync that a program awaits",
             f"write {POLL_NS_DEFAULT}, the kernel's own default, to {POLL_FILE}, if latency "
             "matters more than the host's power",
             poll_ns=poll_ns,

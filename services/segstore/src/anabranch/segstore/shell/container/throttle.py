@@ -18,8 +18,8 @@ so that a lone event does not wait for the flush of another writer's megabytes.
 
 A flush relieves `untiered` and `journal` only when it ends, and it moves all that there is when it
 begins: at their limits, a writer that is faster than tier 2 would wait for a whole flush of that
-size. `unflushed` sinks while the flush goes on. Its limit is so low that a flush has ended before
-the other two are full, so a fast writer continues at the rate of tier 2.
+size. `unflushed` sinks while the flush goes on. Its limit is so low that a container's flush ends
+before the other two are full, so its fast writer continues at the rate of tier 2.
 
 While tier 2 fails, no connection is paused for these three, which only tier 2 could relieve; the
 last two refuse at their limit instead. While the disk is full no connection is paused either, so a
@@ -107,6 +107,7 @@ class Throttle:
         no_room: Callable[[], bool],
     ) -> None:
         self._limits = limits
+        self._unflushed_max = limits.unflushed
         self._untiered_max = above_by_quarter(limits.untiered)
         self._journal_max = above_by_quarter(limits.journal)
         self._journal_size = journal_size
@@ -127,7 +128,7 @@ class Throttle:
         limits = self._limits
         return {
             Source.PENDING: self.pending / limits.pending_soft,
-            Source.UNFLUSHED: self.unflushed / limits.unflushed,
+            Source.UNFLUSHED: self.unflushed / self._unflushed_max,
             Source.UNTIERED: self.untiered / limits.untiered,
             Source.JOURNAL: self._journal_size() / limits.journal,
             Source.DISK: float(self._no_room()),
@@ -147,7 +148,7 @@ class Throttle:
     def paused(self) -> bool:
         """Whether connections that send much must stop being read."""
         limits = self._limits
-        return self._pauses(limits.unflushed, limits.untiered, limits.journal)
+        return self._pauses(self._unflushed_max, limits.untiered, limits.journal)
 
     @property
     def paused_for_all(self) -> bool:
@@ -163,7 +164,9 @@ class Throttle:
         if self.pending > self._limits.pending_soft:
             return True
         return not self._failing and (
-            self.unflushed > unflushed or self.untiered > untiered or self._journal_size() > journal
+            self.untiered - self.taken_up > unflushed
+            or self.untiered > untiered
+            or self._journal_size() > journal
         )
 
     @property
@@ -171,7 +174,7 @@ class Throttle:
         """Whether unflushed bytes come near their limit, so that every container should flush.
         (The journal's files are freed only by a flush of the container that pins the oldest one:
         `journal_watch.py`.)"""
-        return self.unflushed > self._limits.unflushed * 3 // 4
+        return self.untiered - self.taken_up > self._unflushed_max * 3 // 4
 
     # --- counting -----------------------------------------------------------------------------
 
@@ -219,10 +222,10 @@ class Throttle:
         self.taken_up += size
         self.wake()
 
-    def end_flush(self, taken_up: int, moved: int) -> None:
-        """A flush that had taken up so many bytes ended, and moved so many; 0 if it failed."""
-        self.taken_up -= taken_up
-        self.add_untiered(-moved)
+    def put_down(self, size: int) -> None:
+        """A flush that has taken up `size` bytes ends. Call this before `add_untiered` gets what it
+        moved, so that no connection goes on because of bytes that count twice."""
+        self.taken_up -= size
 
     def tier_two_failing(self, container: int, *, failing: bool) -> None:
         """Note whether the container's last flush failed."""

@@ -227,10 +227,11 @@ class Flusher:
         try:
             tiered = await self._tier_two.flush(cut, fetch)
         finally:
+            self._throttle.put_down(fetch.taken_up)
             self._unfinished = cut if self._tier_two.unfinished else None
             if container.failure is None and self._unfinished is None:
                 moved = container.applied.end_flush(cut, tiered)
-            self._throttle.end_flush(fetch.taken_up, moved)
+                self._throttle.add_untiered(-moved)
         self._check_alive()
         container.metrics.flushed(moved, self._clock.monotonic() - began_s)
         container.metrics.rewritten_bytes += sum(
